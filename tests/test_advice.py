@@ -93,7 +93,7 @@ def test_persons_with_several_rows_are_the_unit_and_count_once():
     assert advice.model.person == "patient"
     stated = advise(visits(60).drop(columns="patient"), 1500, label="cost", rows_per_person=5, **QUICK)
     assert (stated.unit, stated.n_units) == ("person", 300)
-    assert any("Name the column" in sentence for sentence in stated.sentences)
+    assert any("Name the column" in sentence for sentence in stated.words)
 
 
 def test_a_secret_number_of_rows_is_protected():
@@ -112,7 +112,7 @@ def test_the_type_of_the_label_decides_the_task():
     advice = advise(visits(150), 300, label="ill", epsilons=(1.0,), random_state=0)
     assert advice.task == "classification"
     assert isinstance(advice.model.estimator, PrivateTransferClassifier)
-    assert advice.measure == "log-loss"
+    assert advice.error == "log-loss"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_without_enough_labels_nothing_is_promised(table, why):
     schema = Schema.infer(visits(), dataset="d")
     advice = advise(table, 1500, label="cost", schema=schema, **QUICK)
     assert advice.verdict == "unknown"
-    assert why in advice.sentences[0]
+    assert why in advice.words[0]
     assert advice.table() == []
 
 

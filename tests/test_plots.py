@@ -15,7 +15,7 @@ from dpadapt import (
 )
 from dpadapt.mechanisms import Gaussian, NonPrivate
 from dpadapt.plots import plot_coefficients, plot_forecast, plot_ledger, plot_rehearsal
-from dpadapt.report.previews import summarise_forecast
+from dpadapt.report.previews import forecasts_at
 
 RNG = np.random.default_rng(0)
 X_PUBLIC = RNG.uniform(-1, 1, (200, 3))
@@ -33,10 +33,10 @@ def contents(chart):
 def test_a_forecast_is_drawn_as_the_report_has_it():
     epsilons = [0.3, 1.0, 3.0]
     chart = plot_forecast(PrivateTransferRegressor(), PUBLIC, 3000, epsilons=epsilons)
-    points = summarise_forecast(PrivateTransferRegressor(), PUBLIC, 3000, epsilons)["points"]
+    forecasts = forecasts_at(PrivateTransferRegressor(), PUBLIC, 3000, epsilons)
     line = contents(chart)["this fit"]
     assert line.x == epsilons
-    assert line.mean == [sorted(point["error_ratios"][1:])[3] for point in points]
+    assert line.mean == [sorted(forecast.error_ratios[1:])[3] for forecast in forecasts]
     assert contents(chart)["the public model"] == 1.0
     assert "from the smallest shift to the largest" in chart.note
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.isotonic import isotonic_regression
 
-from dpadapt import checks, notebook
+from dpadapt import checks
 from dpadapt.methods import Method, find
 from dpadapt.tables import Category, Date, EncodedRows, Number, Schema, TableModel, parse_days, parse_numbers
-from dpadapt.transfer.preview import Rehearsal, rehearse
+from dpadapt.transfer.preview import Preview, Rehearsal, rehearse
 
 # Most public rows that are rehearsed on, a random sample of more, and most rows in the role of private ones: more take
 # longer. Chosen by hand.
@@ -84,8 +84,8 @@ class Candidate:
         return np.asarray(np.exp(np.mean(np.log(np.maximum(shifted, 1e-12)), axis=0)))
 
 
-@dataclass(frozen=True, eq=False)
-class Advice:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Advice(Preview):
     """A plan for a private fit, and what to expect of it.
 
     Parameters
@@ -108,10 +108,6 @@ class Advice:
     epsilon : float
         Recommended for the fit.
     chosen : Candidate or None
-    measure : str
-        Error that was measured.
-    sentences : tuple of str
-        The advice in words.
     model : TableModel
         Unfitted, with what was chosen; ready for `fit`.
     """
@@ -128,47 +124,12 @@ class Advice:
     verdict: Literal["gain", "no gain", "unknown"]
     epsilon: float
     chosen: Candidate | None
-    measure: str
-    sentences: tuple[str, ...]
     model: TableModel
 
     @property
     def error(self) -> str:
         """The error that all numbers are about, by name."""
         return "mean squared error" if self.task == "regression" else "log-loss"
-
-    def __str__(self) -> str:
-        """Show the sentences and the table."""
-        return "\n".join([*self.sentences, *self.table()])
-
-    def table(self) -> list[str]:
-        """Return the expected error over that of the public model: a line per split, a column per epsilon."""
-        if self.chosen is None:
-            return []
-        width = max(len(line[0]) for line in self._cells()) + 2
-        return ["", *(f"{name:<{width}}" + "".join(f"{cell:>10}" for cell in cells) for name, *cells in self._cells())]
-
-    def _cells(self) -> list[list[str]]:
-        """Return the cells of the table, headings first; nothing if nothing was rehearsed."""
-        if self.chosen is None:
-            return []
-        rows = [*zip(self.splits, self.chosen.ratios, strict=True)]
-        if len(self.splits) > 1:
-            rows.append(("mean over differences", self.chosen.expected))
-        return [
-            [f"{self.error} / public model's", *(f"ε = {epsilon:g}" for epsilon in self.epsilons)],
-            *([name, *(f"{ratio:.3f}" for ratio in ratios)] for name, ratios in rows),
-        ]
-
-    def _repr_html_(self) -> str:
-        verdict, *sentences = self.sentences
-        headings, *rows = self._cells() or [[]]
-        return notebook.card(
-            "Advice from public rows, nothing spent",
-            notebook.headline(VERDICTS[self.verdict]),
-            *map(notebook.sentence, (verdict, *sentences)),
-            *([notebook.table(headings, rows)] if rows else []),
-        )
 
 
 def advise(
@@ -252,13 +213,13 @@ def advise(
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
     names: tuple[str, ...] = (RANDOM,)
     candidates: tuple[Candidate, ...] = ()
-    measure, fewer = "", False
+    fewer = False
     if rows.y is not None and len(rows.y) >= _LEAST_PUBLIC_ROWS:
         random = np.random.default_rng(random_state)
         rows = _sampled(rows, random)
         keys = shift_columns(rows, known, label, split_by)
         names = (RANDOM, *(f"along {name}" for name in keys))
-        candidates, measure, fewer = _rehearsed(
+        candidates, fewer = _rehearsed(
             _ways(kind, same_population), model, rows, list(keys.values()), min(n_units, _MOST_REHEARSED_ROWS),
             tried, random, done,
         )  # fmt: skip
@@ -270,9 +231,22 @@ def advise(
     else:
         model.set_params(estimator__epsilon=epsilon, person=person)
     advice = Advice(
-        kind, unit, str(setting["adjacency"]), delta, n_private, n_units, tried, names, candidates, verdict, epsilon,
-        chosen, measure, (), model,
-    )  # fmt: skip
+        title="Advice from public rows, nothing spent",
+        headline=VERDICTS[verdict],
+        task=kind,
+        unit=unit,
+        adjacency=str(setting["adjacency"]),
+        delta=delta,
+        n_private=n_private,
+        n_units=n_units,
+        epsilons=tried,
+        splits=names,
+        candidates=candidates,
+        verdict=verdict,
+        epsilon=epsilon,
+        chosen=chosen,
+        model=model,
+    )
     return _in_words(advice, rows, person, fewer=fewer)
 
 
@@ -415,12 +389,12 @@ def _rehearsed(
     epsilons: Sequence[float],
     random: np.random.Generator,
     done: Callable[[str], None] | None,
-) -> tuple[tuple[Candidate, ...], str, bool]:
-    """Return each way with its ratios, the name of the error, and whether there were too few rows."""
+) -> tuple[tuple[Candidate, ...], bool]:
+    """Return each way with its ratios, and whether there were too few rows."""
     seed = int(random.integers(2**31))
     candidates: list[Candidate] = []
     alone: list[float] = []
-    measure, fewer = "", False
+    fewer = False
     for way in ways:
         estimator = TableModel(
             way.method.estimator(**_shared(model, way)), model.schema, label=model.label
@@ -446,8 +420,8 @@ def _rehearsed(
         alone = alone or [float(np.mean(result.public_only)) for result in results]
         ratios = [np.mean(r.errors, axis=0) / max(base, 1e-300) for r, base in zip(results, alone, strict=True)]
         candidates.append(Candidate(way.name, way.method, way.use_public, way.params, np.array(ratios)))
-        measure, fewer = results[0].metric, any(result.fewer_rows for result in results)
-    return tuple(candidates), measure, fewer
+        fewer = any(result.fewer_rows for result in results)
+    return tuple(candidates), fewer
 
 
 def _shared(model: TableModel, way: _Way) -> dict[str, Any]:
@@ -486,7 +460,7 @@ def _recommended(
 
 
 def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, fewer: bool) -> Advice:
-    """Return the advice with its sentences."""
+    """Return the advice with its sentences and its table: a row per split, a column per epsilon."""
     sentences = [_verdict(advice, rows), *_expectations(advice), _setting(advice, person)]
     if fewer and advice.candidates:
         sentences.append(
@@ -496,7 +470,21 @@ def _in_words(advice: Advice, rows: EncodedRows, person: str | None, *, fewer: b
         )
     if advice.unit == "person" and person is None:
         sentences.append("Name the column with the person's id when you fit: without it, single rows are protected.")
-    return replace(advice, sentences=tuple(sentences))
+    if advice.chosen is None:
+        return replace(advice, words=tuple(sentences))
+    ratios = [*zip(advice.splits, advice.chosen.ratios, strict=True)]
+    if len(advice.splits) > 1:
+        ratios.append(("mean over differences", advice.chosen.expected))
+    return replace(
+        advice,
+        words=tuple(sentences),
+        headings=(f"{advice.error} / public model's", *(f"ε = {epsilon:g}" for epsilon in advice.epsilons)),
+        rows=tuple((name, *(f"{ratio:.3f}" for ratio in values)) for name, values in ratios),
+        notes=(
+            "On held-out public rows; below 1 is a gain. Along a column, the rows with the larger values took the role "
+            "of private rows. The private population may differ in another way, more or less than any of these.",
+        ),
+    )
 
 
 def _verdict(advice: Advice, rows: EncodedRows) -> str:

@@ -16,13 +16,12 @@ from dpadapt.inputs.arrays import public_table
 from dpadapt.report.charts import (
     BarChart,
     LineChart,
-    case_chart,
     coefficient_charts,
     forecast_charts,
     spending_chart,
 )
 from dpadapt.report.fit import coefficients_of
-from dpadapt.report.previews import Part, rehearsal_panel, summarise_forecast
+from dpadapt.report.previews import Part, forecasts_at, rehearsal_chart
 from dpadapt.tables.model import TableModel
 from dpadapt.transfer.preview import Rehearsal
 
@@ -56,7 +55,7 @@ def plot_forecast(
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse and plot_rehearsal.")  # fmt: skip
-    charts = forecast_charts(summarise_forecast(estimator, public, n_private, epsilons))
+    charts = forecast_charts(forecasts_at(estimator, public, n_private, epsilons))
     if not charts:
         raise ValueError("epsilons: at none of them would anything be released, so there is nothing to draw.")
     return charts[0]
@@ -86,9 +85,7 @@ def plot_rehearsal(rehearsal: Rehearsal | Mapping[str, Rehearsal]) -> LineChart:
         Part(key=key, name=name, method=name, public=True, rehearsal=each)
         for key, (name, each) in zip(keys, named.items(), strict=True)
     ]
-    first = parts[0].rehearsal
-    case = {"title": "Rehearsal on public rows", "axis": first.metric, "panels": [rehearsal_panel(parts)]}
-    return case_chart(case)
+    return rehearsal_chart(parts)
 
 
 def plot_coefficients(

@@ -16,6 +16,7 @@ from dpadapt.report.charts import (
     forecast_charts,
     spending_chart,
 )
+from dpadapt.transfer.preview import forecast_of_errors, forecast_of_scores
 
 
 def lines_of(*means, x=None, name="a", level=1.0):
@@ -32,17 +33,16 @@ def test_the_axis_leaves_out_very_large_values_unless_all_are_wanted():
 
 
 def test_the_curve_of_a_forecast_is_for_a_middle_shift_and_its_band_for_all_but_none():
-    point = {"epsilon": 1.0, "shifts": [0.0, 0.1, 0.5, 2.0], "error_ratios": [1.3, 0.9, 0.7, 0.2]}
-    (chart,) = forecast_charts({"task": "regression", "points": [point]})
+    (chart,) = forecast_charts([forecast_of_errors(1.0, 100, (1.3, 0.95, 0.9, 0.8, 0.7, 0.5, 0.2))])
     ((line,),) = [panel.lines for panel in chart.panels]
-    assert (line.low, line.mean, line.high) == ([0.2], [0.7], [0.9])
+    assert (line.low, line.mean, line.high) == ([0.2], [0.8], [0.95])
 
 
 def test_a_forecast_of_classes_leaves_out_budgets_at_which_nothing_is_released():
-    points = [{"epsilon": 0.1, "score_noise": None}, {"epsilon": 1.0, "score_noise": 0.3}]
-    (chart,) = forecast_charts({"task": "classification", "points": points})
+    forecasts = [forecast_of_scores(0.1, 100, worthwhile=False), forecast_of_scores(1.0, 100, blur=0.3)]
+    (chart,) = forecast_charts(forecasts)
     assert chart.panels[0].lines[0].x == [1.0]
-    assert forecast_charts({"task": "classification", "points": points[:1]}) == []
+    assert forecast_charts(forecasts[:1]) == []
 
 
 def test_coefficients_keep_their_noise():

@@ -26,7 +26,7 @@ from dpadapt.report.fit import (
     public_model_of,
     verdict_on_fit,
 )
-from dpadapt.report.previews import forecast_of_fit
+from dpadapt.report.previews import forecasts_of_fit
 from tests.pages import NASTY, check_page
 
 random = np.random.default_rng(3)
@@ -54,26 +54,26 @@ def fitted(gain, *, adopted=0.5, entries=(1,), seeded=False, public=True, **fact
 
 
 def points(*opens_at):
-    return {"points": [{"epsilon": 10.0**k, "opens_at": value} for k, value in enumerate(opens_at)]}
+    return [SimpleNamespace(epsilon=10.0**k, opens_at=value) for k, value in enumerate(opens_at)]
 
 
 @pytest.mark.parametrize(
-    ("summary", "forecast", "kind", "title"),
+    ("summary", "forecasts", "kind", "title"),
     [
-        (fitted((0.24, 0.17, 0.3)), None, "go", "Use this model"),
-        (fitted((0.02, -0.05, 0.09)), None, "more", "gain is uncertain"),
+        (fitted((0.24, 0.17, 0.3)), (), "go", "Use this model"),
+        (fitted((0.02, -0.05, 0.09)), (), "more", "gain is uncertain"),
         (fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.05, 0.01), "stay", "Use the public model"),
         (fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.5, 0.1), "more", "would tell more"),
-        (fitted((0.0, 0.0, 0.0), adopted=0.0, entries=()), points(None, 0.1), "more", "are needed"),
-        (fitted(None, adopted=None), None, "open", "Measure this model"),
-        (fitted(None, public=False), None, "open", "Measure this model"),
-        (fitted(None), None, "more", "gain is uncertain"),
-        (fitted((-0.16, -0.5, 0.18)), None, "more", "Measure this model"),
-        (fitted((0.24, 0.17, 0.3), seeded=True), None, "more", "Do not use"),
+        (fitted((0.0, 0.0, 0.0), adopted=0.0, entries=()), points(np.inf, 0.1), "more", "are needed"),
+        (fitted(None, adopted=None), (), "open", "Measure this model"),
+        (fitted(None, public=False), (), "open", "Measure this model"),
+        (fitted(None), (), "more", "gain is uncertain"),
+        (fitted((-0.16, -0.5, 0.18)), (), "more", "Measure this model"),
+        (fitted((0.24, 0.17, 0.3), seeded=True), (), "more", "Do not use"),
     ],
 )
-def test_verdicts(summary, forecast, kind, title):
-    verdict = verdict_on_fit(summary, forecast, 600)
+def test_verdicts(summary, forecasts, kind, title):
+    verdict = verdict_on_fit(summary, forecasts, 600)
     assert verdict["kind"] == kind
     assert title in verdict["title"]
 
@@ -87,16 +87,16 @@ def test_verdicts(summary, forecast, kind, title):
     ],
 )
 def test_a_model_is_not_recommended_if_no_label_could_be_read(facts, title):
-    verdict = verdict_on_fit(fitted((0.24, 0.17, 0.3), readable_labels=(0.03, 0.0, 0.13), **facts), None, None)
+    verdict = verdict_on_fit(fitted((0.24, 0.17, 0.3), readable_labels=(0.03, 0.0, 0.13), **facts), (), None)
     assert verdict["title"].startswith(title)
     assert "could be read (0% to 13%): not more than noise explains" in verdict["words"]
 
 
 def test_the_words_have_the_numbers_and_what_would_pay():
-    words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), None, 600)["words"]
+    words = verdict_on_fit(fitted((0.24, 0.17, 0.3)), (), 600)["words"]
     assert "The 600 private rows lower the public model's mean squared error by about 24% (17% to 30%" in words
-    assert "(50% to 100% with" in verdict_on_fit(fitted((0.77, 0.5, 1.04)), None, 600)["words"]
-    words = verdict_on_fit(fitted((-0.16, -0.5, 0.18)), None, None)["words"]
+    assert "(50% to 100% with" in verdict_on_fit(fitted((0.77, 0.5, 1.04)), (), 600)["words"]
+    words = verdict_on_fit(fitted((-0.16, -0.5, 0.18)), (), None)["words"]
     assert "can't be told yet: about 16% more (50% more to 18% less with 90% confidence)" in words
     assert "-" not in words.replace("log-loss", "")
     words = verdict_on_fit(fitted((0.0, 0.0, 0.0), adopted=0.0), points(0.5, 0.1), None)["words"]
@@ -123,7 +123,7 @@ def sentences_on_fit():
                 model.set_params(classes=[False, True])
             model.fit(X, {"same": same, "shifted": shifted}[target], public=declared)
             comparison = errors_on_public(model, declared, task) if public and labels else None
-            made[key] = " ".join(fit_in_words(model, declared, comparison, forecast_of_fit(model, declared, len(X))))
+            made[key] = " ".join(fit_in_words(model, declared, comparison, forecasts_of_fit(model, declared, len(X))))
         return made[key]
 
     return text
@@ -144,12 +144,12 @@ def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_row
     # Public rows alone explain public labels; the two rows that stand in for private ones explain nothing.
     assert np.mean((alone.predict(X_public) - y_public) ** 2) < 0.2 * np.var(y_public)
     change = float(np.sqrt(np.mean((model.predict(X_public) - alone.predict(X_public)) ** 2)))
-    text = " ".join(fit_in_words(model, public, errors_on_public(model, public, "regression"), None))
+    text = " ".join(fit_in_words(model, public, errors_on_public(model, public, "regression"), ()))
     assert f"the private correction changes the predictions by {change:.3g}" in text
     assert "the linear model of the public rows has a mean squared error of 0." in text
     # As if nothing of the correction had been left: a method without a gate is not said to have one.
     model.coef_, model.intercept_ = alone.coef_, alone.intercept_
-    text = " ".join(fit_in_words(model, public, None, None))
+    text = " ".join(fit_in_words(model, public, None, ()))
     assert "no correction exceeded its noise, and the model is the public one" in text
     assert "gate" not in text
 
@@ -170,22 +170,22 @@ def test_advice_forecast_verdict_and_report_name_the_same_error(task, name):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     frame["y"] = label if task == "regression" else np.where(label > 0, "yes", "no")
     advice = advise(frame, 5000, label="y", epsilons=(1.0,), random_state=0)
-    assert f"the {name}" in " ".join(advice.sentences)
-    assert advice.table()[1].startswith(f"{name} / public model's")
-    assert " error" not in " ".join(advice.sentences).replace("mean squared error", "").replace("sampling error", "")
+    assert f"the {name}" in " ".join(advice.words)
+    assert advice.table()[0].startswith(f"{name} / public model's")
+    assert " error" not in " ".join(advice.words).replace("mean squared error", "").replace("sampling error", "")
     public = Public(X, frame["y"].to_numpy())
     assert errors_on_public(PrivateLinearRegression().fit(X, label), public, task)["measure"] == name
     assert name in str(forecast(CASES[task][0], public, 5000))
     gained = fitted((0.2, 0.1, 0.3), adopted=1.0, classes=["no", "yes"] if task == "classification" else ())
-    assert f"public model's {name} by about" in verdict_on_fit(gained, None, 5000)["words"]
+    assert f"public model's {name} by about" in verdict_on_fit(gained, (), 5000)["words"]
 
 
 def test_an_error_that_people_tested_is_stated_and_not_called_unknown():
     for tested, known in (((0.125, 0.01), True), (None, False)):
         people = People({"test": 1000}, "corrected", tested)
         summary = fitted(None, adopted=None, public=False, people=people)
-        text = " ".join(fit_in_words(SimpleNamespace(summary=lambda summary=summary: summary), None, None, None))
-        verdict = verdict_on_fit(summary, None, None)["words"]
+        text = " ".join(fit_in_words(SimpleNamespace(summary=lambda summary=summary: summary), None, None, ()))
+        verdict = verdict_on_fit(summary, (), None)["words"]
         assert ("is about 0.125, with a standard deviation of at most 0.010" in text) == known
         assert ("unknown" in text) != known
         assert ("0.125" in verdict) == known

@@ -1,20 +1,19 @@
 """Previews are plain data and pages, made from public rows alone; sentences agree with the numbers."""
 
-import json
-
 import numpy as np
 import pytest
 
 from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, rehearse
 from dpadapt.report.previews import (
     Part,
+    beside,
     clearly_less,
-    forecast_of_fit,
+    compared_rehearsals,
     forecast_page,
+    forecasts_at,
+    forecasts_of_fit,
     help_in_words,
     rehearsal_page,
-    summarise_forecast,
-    summarise_rehearsal,
 )
 
 random = np.random.default_rng(3)
@@ -32,13 +31,16 @@ TASKS = pytest.mark.parametrize("task", CASES)
 
 
 @TASKS
-def test_a_forecast_is_plain_data_and_makes_a_page(task):
+def test_forecasts_stand_beside_each_other_and_make_a_page(task):
     estimator, labels, _, _ = CASES[task]
-    forecast = summarise_forecast(estimator, Public(X_public, labels), 500, [0.001, 0.3, 1.0, 3.0])
-    json.dumps(forecast, allow_nan=False)
-    assert [point["worthwhile"] for point in forecast["points"]] == [False, True, True, True]
-    assert forecast["points"][0]["verdict"] == "unspent"
-    page = forecast_page({"forecast": forecast, "label": "<b>y</b>", "public": "300 rows", "version": "0"})
+    forecasts = forecasts_at(estimator, Public(X_public, labels), 500, [0.001, 0.3, 1.0, 3.0])
+    assert [forecast.worthwhile for forecast in forecasts] == [False, True, True, True]
+    preview = beside(forecasts)
+    assert [row[0] for row in preview.rows] == ["ε = 0.001", "ε = 0.3", "ε = 1", "ε = 3"]
+    assert preview.rows[0][-1] == "unspent"
+    assert "the public model is returned" in preview.notes[0]
+    assert beside(forecasts[1:]).notes == preview.notes[1:]
+    page = forecast_page(forecasts, "<b>y</b>", "300 rows")
     assert "<b>y</b>" not in page
     assert page.count("<svg") == 1
     assert "not an error bar" in page
@@ -46,10 +48,10 @@ def test_a_forecast_is_plain_data_and_makes_a_page(task):
 
 def test_methods_and_data_without_a_forecast_have_none():
     labelled, bare = Public(X_public, y_public), Public(X_public)
-    assert forecast_of_fit(PrivateLinearRegression(), labelled, 100) is None
-    assert forecast_of_fit(PrivateTransferRegressor(), bare, 100) is None
-    assert forecast_of_fit(PrivateTransferRegressor(), None, 100) is None
-    assert forecast_of_fit(PrivateTransferRegressor(prior="same-population"), labelled, 100) is None
+    assert forecasts_of_fit(PrivateLinearRegression(), labelled, 100) == []
+    assert forecasts_of_fit(PrivateTransferRegressor(), bare, 100) == []
+    assert forecasts_of_fit(PrivateTransferRegressor(), None, 100) == []
+    assert forecasts_of_fit(PrivateTransferRegressor(prior="same-population"), labelled, 100) == []
 
 
 def test_a_rehearsal_makes_a_page_and_compares():
@@ -61,10 +63,11 @@ def test_a_rehearsal_makes_a_page_and_compares():
         Part(key, key, "m", shared, rehearse(model, public, 60, use_public=shared, **options))
         for key, shared, model in lines
     ]
-    summary = summarise_rehearsal(parts, label="<i>y</i>", n_public=300, n_private=60, delta=1e-6, split_by=None)
-    json.dumps(summary, allow_nan=False)
-    assert "With m, public rows clearly helped" in " ".join(summary["words"])
-    page = rehearsal_page(summary)
+    preview = compared_rehearsals(parts, 60, None)
+    assert "With m, public rows clearly helped" in " ".join(preview.words)
+    errors = parts[0].rehearsal.errors[:, 1]
+    assert preview.rows[1][2] == f"{errors.mean():.3f} ± {errors.std(ddof=1):.3f}"
+    page = rehearsal_page(preview, parts, "<i>y</i>", ["300 public rows"])
     assert "<i>y</i>" not in page
     assert page.count("<svg") == 1
     assert "nothing was spent" in page

@@ -1,7 +1,9 @@
 """Tables for the terminal: receipts, ledgers, panels and forecasts."""
 
 import io
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -9,14 +11,16 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.ledger import history_of
+from dpadapt.report.previews import beside
 from dpadapt.report.receipt import receipt_facts
 from dpadapt.report.terminal import (
     facts_table,
     fit_table,
-    forecast_table,
     history_table,
+    print_preview,
     receipt_table,
 )
+from dpadapt.transfer.preview import forecast_of_scores
 
 
 def render(table) -> str:
@@ -64,11 +68,15 @@ def test_a_history_marks_seeded_charges(ledger):
     assert "[bold]sum[/]" in text
 
 
-def test_a_forecast_has_one_row_per_epsilon_and_a_dash_for_what_is_unknown():
-    point = {"epsilon": 0.1, "n_directions": 0, "verdict": "unspent", "score_noise": None, "needed_gain": None}
-    later = point | {"epsilon": 3.0, "n_directions": 7, "verdict": "probably", "score_noise": 0.25, "needed_gain": 0.01}
-    text = render(forecast_table({"task": "classification", "rows": 1200, "points": [point, later]}))
+def test_a_preview_is_printed_with_its_table_and_that_nothing_was_spent():
+    first = forecast_of_scores(0.1, 1200, worthwhile=False, needed_gain=np.inf, gate="shut")
+    later = forecast_of_scores(3.0, 1200, n_directions=7, blur=0.25, needed_gain=0.01, gate="open")
+    console = Console(file=io.StringIO(), width=100)
+    print_preview(console, replace(beside([first, later]), words=("a [bold]label[/]",)))
+    text = console.file.getvalue()
+    assert "a [bold]label[/]" in text
     assert "Forecast for 1,200 private rows" in text
+    assert "nothing was spent" in text
     (first,) = [line for line in text.splitlines() if "ε = 0.1" in line]
     (second,) = [line for line in text.splitlines() if "ε = 3" in line]
     assert first.split() == ["ε", "=", "0.1", "-", "-", "0", "unspent"]

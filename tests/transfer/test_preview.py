@@ -13,8 +13,8 @@ from dpadapt import (
 )
 from dpadapt.representation import PrivateSubspaceRegressor
 from dpadapt.transfer.preview import (
-    TransferForecast,
     forecast_classification,
+    forecast_of_errors,
     forecast_regression,
 )
 
@@ -102,7 +102,8 @@ def test_a_regressor_says_in_words_from_which_shift_on_the_gate_opens():
     good = forecast_regression(_labelled(10, 300), 10_000, 4.0)
     assert f"save at least {good.opens_at:.0%} of the public model's mean squared error" in str(good)
     assert "can't say" in str(good)
-    never = TransferForecast(True, 3, (0.0, 1.0), (1.0, 1.0), np.inf)
+    never = forecast_of_errors(1.0, 100, (1.0,) * 7, 3)
+    assert never.worthwhile
     assert "stay shut for every shift" in str(never)
 
 
@@ -120,7 +121,7 @@ def test_a_large_budget_gives_a_small_rehearsed_error():
     rehearsal = rehearse(PrivateLinearRegression(), rehearsed, 300, **options)
     assert rehearsal.errors[:, 1].mean() < 0.2
     assert not rehearsal.fewer_rows
-    assert "epsilon 10" in str(rehearsal)
+    assert "epsilon = 10 " in str(rehearsal)
 
 
 def test_private_rows_correct_a_shift_along_a_column():

@@ -75,7 +75,8 @@ def _advise(
     from dpadapt import checks
     from dpadapt.advice import advise
     from dpadapt.cli.inputs import public_table
-    from dpadapt.report.previews import advice_page, summarise_advice
+    from dpadapt.report.previews import advice_page
+    from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema, to_toml
 
     epsilons = parse_epsilons(epsilon)
@@ -111,16 +112,12 @@ def _advise(
         known = known if person is None else known.ignoring(person)
         write_file(schema, "--schema", to_toml(known, origin=public.name).encode())
     command = _next_command(advice, public, schema, label, person)
-    summary = summarise_advice(advice, label=label, public=public.name, n_public=len(table.frame), command=command)
-    write_file(out, "--out", advice_page(summary).encode())
+    facts = [f"{len(table.frame):,} public rows of {public.name}"]
+    write_file(out, "--out", advice_page(advice, label, facts, command).encode())
     screen = console()
-    for sentence in advice.sentences:
-        screen.print(sentence, markup=False)
-    for line in advice.table():
-        screen.print(line, markup=False, soft_wrap=True)
+    print_preview(screen, advice)
     screen.print("\nNext:", style="bold")
     screen.print(f"  {command}", markup=False, soft_wrap=True)
-    screen.print("\nNo private row was read and nothing was spent.")
     wrote = f"{out} and {schema}, which was inferred" if made else f"{out}"
     screen.print(f"Wrote {wrote}", soft_wrap=True, markup=False)
     if made:

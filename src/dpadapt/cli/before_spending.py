@@ -49,15 +49,6 @@ Example:
 )
 
 
-_READ = {
-    "regression": "Columns: expected mean squared error over that of the public model, for shifts of several sizes. "
-    "The size is the share of the public model's mean squared error that the best linear model would save. 1.00: the "
-    "public model is kept.",
-    "classification": "Columns: the noise in a score (a logit; at 0.1 hardly anything is lost, at 1 most is), and the "
-    "log-loss per row that a correction must save before the gate opens.",
-}
-
-
 def mount_forecast(app: typer.Typer) -> None:
     """Add the command to `app`."""
     app.command("forecast", help=_FORECAST_HELP)(_forecast)
@@ -76,10 +67,10 @@ def _forecast(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     """Check everything, then forecast, print and write a page."""
-    from dpadapt import __version__, checks
+    from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
-    from dpadapt.report.previews import forecast_page, summarise_forecast
-    from dpadapt.report.terminal import forecast_table
+    from dpadapt.report.previews import beside, forecast_page, forecasts_at
+    from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
@@ -95,17 +86,10 @@ def _forecast(
     if rows_read.y is None and task is TaskName.regression:
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
     with working("forecasting"):
-        forecast = summarise_forecast(model.configured(), rows_read.declared, rows, epsilons)
-    page = forecast_page({"forecast": forecast, "label": label, "public": rows_read.words, "version": __version__})
-    write_file(out, "--out", page.encode())
+        forecasts = forecasts_at(model.configured(), rows_read.declared, rows, epsilons)
+    write_file(out, "--out", forecast_page(forecasts, str(label), rows_read.words).encode())
     screen = console()
-    screen.print(forecast_table(forecast))
-    screen.print(_READ[task.value])
-    if not all(point["worthwhile"] for point in forecast["points"]):
-        screen.print(
-            "Unspent: the budget is too small for this many rows. Nothing is spent, and the public model is returned."
-        )
-    screen.print(f"{forecast['caveat']} No private row was read and nothing was spent.")
+    print_preview(screen, beside(forecasts))
     screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
 
 
@@ -162,8 +146,8 @@ def _rehearse(
     from dpadapt import checks
     from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
     from dpadapt.demo.side_by_side import compared
-    from dpadapt.report.previews import rehearsal_page, summarise_rehearsal
-    from dpadapt.report.terminal import panel_tables
+    from dpadapt.report.previews import compared_rehearsals, rehearsal_page
+    from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
@@ -188,15 +172,11 @@ def _rehearse(
     # Equal seeds give equal splits to all methods.
     options["random_state"] = int(np.random.default_rng().integers(2**31)) if seed is None else seed
     parts = _measure(lines, [model.configured() for model in models], rows_read, rows, options)
-    summary = summarise_rehearsal(
-        parts, label=label, n_public=len(rows_read.X), n_private=rows, delta=delta, split_by=split_by
-    )
-    write_file(out, "--out", rehearsal_page(summary).encode())
+    preview = compared_rehearsals(parts, rows, split_by)
+    facts = [f"{len(rows_read.X):,} public rows", f"{rows:,} private rows planned", f"δ = {delta:g}"]
+    write_file(out, "--out", rehearsal_page(preview, parts, str(label), facts).encode())
     screen = console()
-    panel_tables(screen, summary)
-    for sentence in summary["words"]:
-        screen.print(sentence, markup=False)
-    screen.print("No private row was read and nothing was spent.")
+    print_preview(screen, preview)
     screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
 
 

@@ -820,7 +820,7 @@ def _write_report(
     from dpadapt.cli.inputs import predicted
     from dpadapt.disk import write_atomically
     from dpadapt.report.fit import errors_on_public, fit_page, summarise_fit
-    from dpadapt.report.previews import forecast_of_fit
+    from dpadapt.report.previews import forecasts_of_fit
 
     model, public = of_table.model_, inputs.public
     declared = None if public is None else public.declared
@@ -837,7 +837,7 @@ def _write_report(
         public=declared,
         public_words=None if public is None else public.words,
         comparison=comparison,
-        forecast=forecast_of_fit(model, declared, n_private),
+        forecasts=forecasts_of_fit(model, declared, n_private),
         ledger=None if ledger is None else _ledger_facts(ledger, order.ledger.allowance),
         n_private=None if _rows_are_private(order) else n_private,
     )

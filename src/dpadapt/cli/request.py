@@ -398,12 +398,11 @@ def _toml_table(name: str, fields: Mapping[str, Any]) -> list[str]:
 
 def _forecast(model: "TableModel", public: "EncodedRows", rows: int | None) -> list[str]:
     """Return the forecast of a method that has one, if the number of private rows is known."""
-    from dpadapt.report.previews import summarise_forecast
+    from dpadapt.transfer.preview import CAVEAT
 
     estimator = model.configured()
     if rows is None or not hasattr(estimator, "forecast") or (model.label is not None and public.y is None):
         return []
     with working("forecasting"):
-        forecast = summarise_forecast(estimator, public.declared, rows, [estimator.epsilon])
-    words = f"{forecast['points'][0]['words']} {forecast['caveat']}"
+        words = f"{' '.join(estimator.forecast(public.declared, rows).words)} {CAVEAT}"
     return _toml_table("forecast", {"rows": rows, "words": " ".join(words.split())})

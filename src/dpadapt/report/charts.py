@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpadapt.advice import Advice
+    from dpadapt.transfer.preview import Forecast
 
 # Points of the chart of a ledger: one for each 2.5 units of the width of its plot (500), as a line is 2.4 units wide.
 _MOST_POINTS = 200
@@ -229,43 +233,41 @@ class BarChart(Chart):
         return width, height, parts
 
 
-def forecast_charts(forecast: Mapping[str, Any]) -> list[LineChart]:
-    """Return a forecast over epsilon, expected error or noise in a logit; `forecast` is from `summarise_forecast`."""
-    points = forecast["points"]
-    epsilons = [point["epsilon"] for point in points]
-    if forecast["task"] == "regression":
+def forecast_charts(forecasts: "Sequence[Forecast]") -> list[LineChart]:
+    """Return forecasts over epsilon: expected error, or noise in a logit. None if nothing would ever be released."""
+    if forecasts[0].shifts:
         # One curve for a shift of middle size; the band goes from the smallest to the largest shift.
-        ratios = [[r for s, r in zip(p["shifts"], p["error_ratios"], strict=True) if s > 0] for p in points]
+        ratios = [[r for s, r in zip(f.shifts, f.error_ratios, strict=True) if s > 0] for f in forecasts]
         middle = [sorted(of_shifts)[len(of_shifts) // 2] for of_shifts in ratios]
+        epsilons = [forecast.epsilon for forecast in forecasts]
         line = Line("this fit", epsilons, middle, [min(r) for r in ratios], [max(r) for r in ratios], "s2")
         band = "Curve: a shift of middle size. Band: from the smallest shift to the largest."
         panel = Panel([line], [Level("the public model", 1.0)], _EPSILON_AXIS)
         title, label = "Forecast: mean squared error by epsilon", "mean squared error / public model's"
         return [LineChart([panel], title, label, whole=True, note=band)]
-    known = [point for point in points if point["score_noise"] is not None]
-    noise = [point["score_noise"] for point in known]
-    if not any(value > 0 for value in noise):
+    noise = {forecast.epsilon: forecast.blur for forecast in forecasts if math.isfinite(forecast.blur)}
+    if not any(blur > 0 for blur in noise.values()):
         return []
     title = "noise in a logit (standard deviation)"
     levels = [Level("most information lost", 1.0), Level("little information lost", 0.1)]
-    line = _line_without_spread(title, [point["epsilon"] for point in known], noise, "s2")
+    line = _line_without_spread(title, list(noise), list(noise.values()), "s2")
     panel = Panel([line], levels, _EPSILON_AXIS)
     return [LineChart([panel], f"Forecast: {title} by epsilon", title, whole=True)]
 
 
-def advice_chart(summary: Mapping[str, Any]) -> LineChart | None:
-    """Return the expected errors of an advice, from `summarise_advice`; None if nothing was rehearsed."""
-    if not summary["splits"]:
+def advice_chart(advice: "Advice") -> LineChart | None:
+    """Return the expected errors of an advice; None if nothing was rehearsed."""
+    if advice.chosen is None:
         return None
-    epsilons, (random, *shifted) = summary["epsilons"], summary["splits"]
-    lines = [_line_without_spread("no difference", epsilons, random["ratios"], "ref")]
+    epsilons, (random, *shifted) = advice.epsilons, advice.chosen.ratios.tolist()
+    lines = [_line_without_spread("no difference", epsilons, random, "ref")]
     if shifted:
-        columns = list(zip(*(split["ratios"] for split in shifted), strict=True))
+        columns = list(zip(*shifted, strict=True))
         low, high = [min(column) for column in columns], [max(column) for column in columns]
-        lines.append(Line("with differences", epsilons, summary["expected"], low, high, "s2"))
+        lines.append(Line("with differences", epsilons, advice.chosen.expected.tolist(), low, high, "s2"))
     panel = Panel(lines, [Level("the public model", 1.0)], _EPSILON_AXIS)
-    measure = summary["measure"]
     note = "Band: from the least to the largest of the differences."
+    measure = advice.error
     return LineChart([panel], f"Expected {measure} by epsilon", f"{measure} / public model's", whole=True, note=note)
 
 

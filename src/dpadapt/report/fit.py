@@ -20,10 +20,11 @@ from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.methods import Method
 from dpadapt.report import page
 from dpadapt.report.charts import coefficient_charts, forecast_charts
+from dpadapt.report.previews import beside
 from dpadapt.report.receipt import best_guess, guarantee_in_words, percent, receipt_facts
 from dpadapt.transfer.base import combined, held_out_scores, regression_base
 from dpadapt.transfer.intervals import coverage_in_words
-from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET
+from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET, Forecast
 
 # Bars in one chart of coefficients, and charts (one per class) in one report. Twenty bars with a chart's axis are as
 # high as a screen of 600 units; six such charts are as many as a reader scrolls through.
@@ -52,7 +53,7 @@ def summarise_fit(
     public: Public | None = None,
     public_words: str | None = None,
     comparison: Mapping[str, Any] | None = None,
-    forecast: Mapping[str, Any] | None = None,
+    forecasts: Sequence[Forecast] = (),
     ledger: Mapping[str, Any] | None = None,
     n_private: int | None = None,
 ) -> dict[str, Any]:
@@ -75,8 +76,8 @@ def summarise_fit(
         What was used as public data, in words.
     comparison : mapping, optional
         From `errors_on_public`.
-    forecast : mapping, optional
-        From `forecast_of_fit`.
+    forecasts : sequence of Forecast
+        From `forecasts_of_fit`.
     ledger : mapping, optional
         With `words`: the state of the data set's ledger.
     n_private : int, optional
@@ -88,7 +89,7 @@ def summarise_fit(
     n_charts, receipt = len(coefficients["parts"]), summary.receipt
     return {
         "kind": "fit",
-        "verdict": verdict_on_fit(summary, forecast, n_private),
+        "verdict": verdict_on_fit(summary, forecasts, n_private),
         "rows": n_private,
         "dataset": dataset,
         "task": method.task,
@@ -111,8 +112,8 @@ def summarise_fit(
         "threshold": threshold_in_words(summary, label),
         "intervals": coverage_in_words(receipt.unit) if summary.has_intervals else None,
         "groups": groups_in_words(summary, names, X_public),
-        "brought": fit_in_words(model, public, comparison, forecast),
-        "forecast": forecast,
+        "brought": fit_in_words(model, public, comparison, forecasts),
+        "forecasts": forecasts,
         "ledger": ledger,
     }
 
@@ -121,26 +122,27 @@ def fit_page(summary: Mapping[str, Any]) -> str:
     """Return the report of one fit; `summary` is from `summarise_fit`."""
     parts = zip(summary["coefficients"]["parts"], coefficient_charts(summary["coefficients"]), strict=True)
     charts = [{"title": part["title"], "svg": chart} for part, chart in parts]
-    curves = [] if summary["forecast"] is None else forecast_charts(summary["forecast"])
-    return page("fit", summary, charts=charts, forecast_charts=curves)
+    forecasts, unit = summary["forecasts"], summary["receipt"]["unit"]
+    shown = {"forecast": beside(forecasts, unit), "forecast_charts": forecast_charts(forecasts)} if forecasts else {}
+    return page("fit", summary, **{"charts": charts, "forecast": None, **shown})
 
 
 # The verdict: use the model, use the public model, or spend more.
 
 
-def verdict_on_fit(summary: FitSummary, forecast: Mapping[str, Any] | None, n_private: int | None) -> dict[str, str]:
+def verdict_on_fit(summary: FitSummary, forecasts: Sequence[Forecast], n_private: int | None) -> dict[str, str]:
     """Return the verdict: its `kind` ("go", "stay", "more" or "open"), a `title` and `words`.
 
     Parameters
     ----------
     summary : FitSummary
-    forecast : mapping or None
-        From `forecast_of_fit`.
+    forecasts : sequence of Forecast
+        From `forecasts_of_fit`.
     n_private : int or None
         The number of private rows, if it is public.
     """
     rows = "The private rows" if n_private is None else f"The {n_private:,} private rows"
-    budget = _what_would_pay(summary, forecast)
+    budget = _what_would_pay(summary, forecasts)
     if summary.receipt.seeded:
         return _verdict("more", "Do not use this model", "Its noise came from a seed. Fit again without a seed.")
     if summary.no_label_readable and summary.people is not None:
@@ -160,7 +162,7 @@ def verdict_on_fit(summary: FitSummary, forecast: Mapping[str, Any] | None, n_pr
     if summary.no_label_readable:
         return _verdict_without_labels(summary)
     if summary.gain is not None:
-        return _verdict_on_gain(summary, forecast, rows)
+        return _verdict_on_gain(summary, forecasts, rows)
     if summary.adopted is not None and summary.public_model is not None:
         return _verdict(
             "more",
@@ -200,10 +202,10 @@ def _verdict_without_labels(summary: FitSummary) -> dict[str, str]:
     )
 
 
-def _verdict_on_gain(summary: FitSummary, forecast: Mapping[str, Any] | None, rows: str) -> dict[str, str]:
+def _verdict_on_gain(summary: FitSummary, forecasts: Sequence[Forecast], rows: str) -> dict[str, str]:
     """Return the verdict where the gain over the public model was estimated."""
     if not summary.adopted:
-        return _unchanged(summary, forecast, rows)
+        return _unchanged(summary, forecasts, rows)
     value, low, high = summary.gain or (0.0, 0.0, 0.0)
     source = "This is an estimate for the private population, made from the noisy releases themselves."
     if summary.readable_labels is not None and summary.readable_labels[2] < 1.0:
@@ -225,48 +227,42 @@ def _verdict_on_gain(summary: FitSummary, forecast: Mapping[str, Any] | None, ro
     return _verdict(
         "more",
         "Use this model; its gain is uncertain" if value > 0 else "Measure this model before you use it",
-        f"{words} More rows or a larger budget would make it clearer{_what_would_pay(summary, forecast)}",
+        f"{words} More rows or a larger budget would make it clearer{_what_would_pay(summary, forecasts)}",
     )
 
 
-def _unchanged(summary: FitSummary, forecast: Mapping[str, Any] | None, rows: str) -> dict[str, str]:
+def _unchanged(summary: FitSummary, forecasts: Sequence[Forecast], rows: str) -> dict[str, str]:
     """Return the verdict where nothing was adopted: was there nothing to see, or too much noise to see it?"""
-    own = own_point(summary, forecast)
-    opens_at = None if own is None else own.get("opens_at")
-    if opens_at is not None and opens_at <= _SMALL_SHIFT:
+    own = own_point(summary, forecasts)
+    if own is not None and own.opens_at <= _SMALL_SHIFT:
         return _verdict(
             "stay",
             "Use the public model",
             f"{rows} gave no evidence against the public model, and this model is the public one. A difference that "
-            f"costs more than about {opens_at:.0%} of its mean squared error would probably have been seen.",
+            f"costs more than about {own.opens_at:.0%} of its mean squared error would probably have been seen.",
         )
     return _verdict(
         "more",
         "Use the public model; more rows or a larger budget would tell more",
         f"{rows} gave no evidence that exceeds the noise, and this model is the public one. A moderate difference "
-        f"could have been missed{_what_would_pay(summary, forecast)}",
+        f"could have been missed{_what_would_pay(summary, forecasts)}",
     )
 
 
-def own_point(summary: FitSummary, forecast: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def own_point(summary: FitSummary, forecasts: Sequence[Forecast]) -> Forecast | None:
     """Return the forecast at the epsilon of the fit."""
-    points = [] if forecast is None else forecast["points"]
-    return next((point for point in points if point["epsilon"] == summary.epsilon), None)
+    return next((forecast for forecast in forecasts if forecast.epsilon == summary.epsilon), None)
 
 
-def _what_would_pay(summary: FitSummary, forecast: Mapping[str, Any] | None) -> str:
+def _what_would_pay(summary: FitSummary, forecasts: Sequence[Forecast]) -> str:
     """Return the end of a sentence: the least larger budget at which a smaller difference would be seen."""
-    own = own_point(summary, forecast)
-    if own is None or forecast is None:
-        return "."
-    before = own.get("opens_at")
-    for point in forecast["points"]:
-        after = point.get("opens_at")
-        if point["epsilon"] > own["epsilon"] and after is not None and (before is None or after < before):
-            factor = point["epsilon"] / own["epsilon"]
+    own = own_point(summary, forecasts)
+    for forecast in [] if own is None else forecasts:
+        if own is not None and forecast.epsilon > own.epsilon and forecast.opens_at < own.opens_at:
+            factor = forecast.epsilon / own.epsilon
             return (
                 f": with {factor:.2g} times the epsilon, or about {factor:.2g} times the rows, a difference of "
-                f"{after:.0%} of its mean squared error would be seen."
+                f"{forecast.opens_at:.0%} of its mean squared error would be seen."
             )
     return "."
 
@@ -323,7 +319,7 @@ def errors_on_public(model: Any, public: Public, task: str) -> dict[str, Any] | 
 
 
 def fit_in_words(
-    model: Any, public: Public | None, comparison: Mapping[str, Any] | None, forecast: Mapping[str, Any] | None
+    model: Any, public: Public | None, comparison: Mapping[str, Any] | None, forecasts: Sequence[Forecast]
 ) -> list[str]:
     """Return sentences on one fit, made from public rows and from releases alone: no private row is read.
 
@@ -333,8 +329,8 @@ def fit_in_words(
     public : Public or None
     comparison : mapping or None
         From `errors_on_public`.
-    forecast : mapping or None
-        From `forecast_of_fit`.
+    forecasts : sequence of Forecast
+        From `forecasts_of_fit`.
     """
     summary: FitSummary = model.summary()
     spent = summary.receipt.epsilon > 0
@@ -347,11 +343,11 @@ def fit_in_words(
         sentences.append("Everything the model knows about the label comes from noisy releases of the private rows.")
     else:
         sentences.append("The private rows brought nothing: the budget is too small for their number.")
-    own = own_point(summary, forecast)
+    own = own_point(summary, forecasts)
     if own is not None:
-        count = own["n_directions"]
+        count, words = own.n_directions, " ".join(own.words)
         planned = f" The plan spends the budget on {count} coordinate{'s' if count != 1 else ''} of the model."
-        sentences.append(f"Forecast from public rows: {own['words']}{planned if own['worthwhile'] else ''}")
+        sentences.append(f"Forecast from public rows: {words}{planned if own.worthwhile else ''}")
     cost = f"ε = {summary.receipt.epsilon:.3g} was spent" if spent else "Nothing was spent"
     return [*sentences, f"{cost}. {_error_in_words(summary)}"]
 

@@ -1,4 +1,4 @@
-"""Previews as plain dictionaries, sentences and pages: forecasts, rehearsals and advice, before any budget is spent."""
+"""Previews side by side, in words and as pages: forecasts at several epsilons, rehearsals of several methods."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,84 +6,55 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 
 from dpadapt import __version__
-from dpadapt.advice import VERDICTS, Advice
+from dpadapt.advice import Advice
 from dpadapt.data import Public
 from dpadapt.report import page
-from dpadapt.report.charts import advice_chart, case_chart, forecast_charts
-from dpadapt.transfer.preview import CAVEAT, Rehearsal
+from dpadapt.report.charts import LineChart, advice_chart, case_chart, forecast_charts
+from dpadapt.transfer.preview import Forecast, Preview, Rehearsal
 
 # Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
 _FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 
-# For each `ClassificationForecast.gate`: does the gate open if the private population differs as the prior expects?
-_GATE_OPENS = {"open": "probably", "shut": "probably not", "undecided": "uncertain", "none": "no gate"}
+
+def forecasts_at(estimator: Any, public: Public, n_private: int, epsilons: Sequence[float]) -> list[Forecast]:
+    """Return the forecast of a transfer estimator at each epsilon, for a public number of private rows."""
+    return [clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private) for epsilon in epsilons]
 
 
-def summarise_forecast(estimator: Any, public: Public, n_private: int, epsilons: Sequence[float]) -> dict[str, Any]:
-    """Return the forecast at each epsilon, as numbers and in words.
+def forecasts_of_fit(model: Any, public: Public | None, n_private: int) -> list[Forecast]:
+    """Return the forecasts that could have been made before this fit; none if the method has none.
 
-    Parameters
-    ----------
-    estimator : PrivateTransferRegressor or PrivateTransferClassifier
-        Its epsilon is replaced by each of `epsilons`.
-    public : Public
-    n_private : int
-        How many private rows there are or will be: a public number.
-    epsilons : sequence of float
+    `n_private` is a public number: of private rows, or of persons if these are protected.
+    """
+    if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
+        return []
+    return forecasts_at(model, public, n_private, [model.epsilon * factor for factor in _FORECAST_FACTORS])
+
+
+def beside(forecasts: Sequence[Forecast], unit: str = "row") -> Preview:
+    """Return forecasts at several epsilons as one preview, a row for each.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from dpadapt import PrivateTransferRegressor
     >>> X = np.random.default_rng(7).uniform(-1, 1, (300, 3))
-    >>> summary = summarise_forecast(PrivateTransferRegressor(), Public(X, X[:, 0]), 20, [0.1])
-    >>> summary["points"][0]["verdict"]
+    >>> beside(forecasts_at(PrivateTransferRegressor(), Public(X, X[:, 0]), 20, [0.1, 3.0])).rows[0][-1]
     'unspent'
     """
-    classifier = is_classifier(estimator)
-    points = []
-    for epsilon in epsilons:
-        forecast = clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private)
-        point = {"epsilon": epsilon, "worthwhile": forecast.worthwhile, "n_directions": forecast.n_directions}
-        if classifier:
-            point |= {"score_noise": _finite(forecast.blur), "needed_gain": _finite(forecast.needed_gain)}
-            verdict = _GATE_OPENS[forecast.gate]
-        else:
-            point |= {"shifts": list(forecast.shifts), "error_ratios": list(forecast.error_ratios)}
-            point["opens_at"] = _finite(forecast.opens_at)
-            verdict = f"from {forecast.opens_at:.0%}" if math.isfinite(forecast.opens_at) else "never"
-        point |= {"verdict": verdict if forecast.worthwhile else "unspent", "words": str(forecast)}
-        points.append(point)
-    return {
-        "task": "classification" if classifier else "regression",
-        "rows": n_private,
-        "delta": estimator.delta,
-        "points": points,
-        "caveat": CAVEAT,
-    }
-
-
-def forecast_of_fit(model: Any, public: Public | None, n_private: int) -> dict[str, Any] | None:
-    """Return the forecast that could have been made before this fit; None if the method has none.
-
-    Parameters
-    ----------
-    model : estimator
-    public : Public or None
-    n_private : int
-        A public number: of private rows, or of persons if these are protected.
-    """
-    if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
-        return None
-    epsilons = [model.epsilon * factor for factor in _FORECAST_FACTORS]
-    return {**summarise_forecast(model, public, n_private, epsilons), "unit": model.privacy_.unit}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    first, unspent = forecasts[0], []
+    if not all(forecast.worthwhile for forecast in forecasts):
+        unspent = [
+            "Unspent: the budget is too small for this many rows. Nothing is spent, and the public model is returned."
+        ]
+    return Preview(
+        title=f"Forecast for {first.n_private:,} private {unit}s",
+        headings=first.headings,
+        rows=tuple(row for forecast in forecasts for row in forecast.rows),
+        notes=(*unspent, *first.notes),
+    )
 
 
 @dataclass(frozen=True)
@@ -109,13 +80,13 @@ class Part:
     rehearsal: Rehearsal
 
 
-def rehearsal_panel(parts: Sequence[Part], *, title: str = "") -> dict[str, Any]:
+def rehearsal_panel(parts: Sequence[Part]) -> dict[str, Any]:
     """Return the errors of several rehearsals at each epsilon, with means and spreads: one panel of a chart."""
     first = parts[0].rehearsal
     return with_spread(
         {
             "key": "epsilon",
-            "title": title,
+            "title": "",
             "axis": "epsilon (smaller is more private)",
             "symbol": "ε",
             "x": list(first.epsilons),
@@ -137,25 +108,24 @@ def rehearsal_panel(parts: Sequence[Part], *, title: str = "") -> dict[str, Any]
     )
 
 
-def summarise_rehearsal(
-    parts: Sequence[Part], *, label: str, n_public: int, n_private: int, delta: float, split_by: str | None
-) -> dict[str, Any]:
-    """Return the contents of the report of several rehearsals.
+def rehearsal_chart(parts: Sequence[Part]) -> LineChart:
+    """Return the errors of several rehearsals as curves."""
+    title, axis = "Rehearsal on public rows", parts[0].rehearsal.metric
+    return case_chart({"title": title, "axis": axis, "panels": [rehearsal_panel(parts)]})
+
+
+def compared_rehearsals(parts: Sequence[Part], n_private: int, split_by: str | None) -> Preview:
+    """Return rehearsals of several methods as one preview, a row for each; the default method comes first.
 
     Parameters
     ----------
     parts : sequence of Part
-        The default method comes first.
-    label : str
-        The column that is predicted.
-    n_public, n_private : int
-        Rows of the public table, and of the planned private one.
-    delta : float
+    n_private : int
+        Rows of the planned private table.
     split_by : str or None
         The column along which the public table was split.
     """
-    first = parts[0].rehearsal
-    panel = rehearsal_panel(parts, title=f"{n_private:,} private rows")
+    first, panel = parts[0].rehearsal, rehearsal_panel(parts)
     repeats = len(first.public_only)
     how = f"along {split_by}: rows with larger values took the role of private rows" if split_by else "at random"
     words = [f"The public rows were split {how}, {repeats} time{'s' if repeats != 1 else ''}."]
@@ -166,74 +136,58 @@ def summarise_rehearsal(
             "There are too few public rows to stand for all private ones. The noise is that of the private rows, but "
             "the sampling error is larger, so these errors are pessimistic."
         )
-    return {
-        "kind": "rehearsal",
-        "title": f"{label}, rehearsed on public rows",
-        "version": __version__,
-        "axis": first.metric,
-        "measure": f"{first.metric}, on held-out public rows: smaller is better",
-        "delta": delta,
-        "rows": {"public": n_public, "private": n_private},
-        "panels": [panel],
-        "words": [*words, *help_in_words(panel["levels"], panel["curves"])],
-    }
+    (alone,) = panel["levels"]
+    return Preview(
+        title=f"Rehearsal for {n_private:,} private rows",
+        headline="What to expect",
+        words=(*words, *help_in_words(panel["levels"], panel["curves"])),
+        headings=("", *(f"ε = {epsilon:g}" for epsilon in first.epsilons)),
+        rows=(
+            ("public only", *[f"{alone['mean']:.3f}"] * len(first.epsilons)),
+            *(
+                (curve["name"], *(f"{point['mean']:.3f} ± {point['spread']:.3f}" for point in curve["points"]))
+                for curve in panel["curves"]
+            ),
+        ),
+        notes=(
+            f"Errors on held-out public rows ({first.metric}), mean ± standard deviation over the splits: smaller is "
+            f"better. Half of the public rows stayed public; of the others, some took the role of private rows, some "
+            f"were held out. Public only is the model that the first method keeps if its gate stays shut.",
+            "The private population may differ from the public one in ways that no split of public rows shows, so "
+            "errors there may be larger or smaller than here.",
+        ),
+    )
 
 
-def summarise_advice(advice: Advice, *, label: str, public: str, n_public: int, command: str) -> dict[str, Any]:
-    """Return the contents of the page of an advice.
-
-    Parameters
-    ----------
-    advice : Advice
-    label : str
-        The column that is predicted.
-    public : str
-        Name of the public table.
-    n_public : int
-        Its rows.
-    command : str
-        What to run next.
-    """
-    ways = [{"name": way.name, "ratios": way.expected.tolist()} for way in advice.candidates]
-    splits = []
-    if advice.chosen is not None:
-        splits = [
-            {"name": name, "ratios": ratios.tolist()}
-            for name, ratios in zip(advice.splits, advice.chosen.ratios, strict=True)
-        ]
-    return {
-        "kind": "advice",
-        "version": __version__,
-        "label": label,
-        "task": advice.task,
-        "verdict": advice.verdict,
-        "heading": VERDICTS[advice.verdict],
-        "words": list(advice.sentences),
-        "measure": advice.error,
-        "epsilons": list(advice.epsilons),
-        "epsilon": advice.epsilon,
-        "expected": [] if advice.chosen is None else advice.chosen.expected.tolist(),
-        "splits": splits,
-        "ways": ways,
-        "command": command,
-        "public": public,
-        "rows": {"public": n_public, "private": advice.n_private},
-    }
+# Pages.
 
 
-def rehearsal_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of a rehearsal; `summary` is from `summarise_rehearsal`."""
-    return page("rehearsal", summary, chart=case_chart(summary))
+def forecast_page(forecasts: Sequence[Forecast], label: str, public: str) -> str:
+    """Return the page of forecasts at several epsilons; `public` says what was used as public data."""
+    heading = f"{label}: what could private rows contribute?"
+    charts, facts = forecast_charts(forecasts), [f"public data: {public}"]
+    return _preview_page("forecast", beside(forecasts), heading, facts, charts=charts)
 
 
-def forecast_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of a forecast; ``summary["forecast"]`` is from `summarise_forecast`."""
-    return page("forecast", summary, forecast_charts=forecast_charts(summary["forecast"]))
+def rehearsal_page(preview: Preview, parts: Sequence[Part], label: str, facts: Sequence[str]) -> str:
+    """Return the page of rehearsals; `preview` is from `compared_rehearsals`, `facts` follow the heading."""
+    heading = f"{label}, rehearsed on public rows"
+    return _preview_page("rehearse", preview, heading, facts, charts=[rehearsal_chart(parts)])
 
 
-def advice_page(summary: Mapping[str, Any]) -> str:
-    """Return the page of an advice; `summary` is from `summarise_advice`."""
-    return page("advice", summary, chart=advice_chart(summary))
+def advice_page(advice: Advice, label: str, facts: Sequence[str], command: str) -> str:
+    """Return the page of an advice; `command` is what to run next."""
+    ways = [(way.name, *(f"{ratio:.3f}" for ratio in way.expected)) for way in advice.candidates]
+    verdict = {"gain": "go", "no gain": "stay", "unknown": "open"}[advice.verdict]
+    heading = f"{label}: a private {advice.task} from {advice.n_private:,} rows"
+    more = {"verdict": verdict, "ways": ways, "next": command}
+    chart = advice_chart(advice)
+    return _preview_page("advise", advice, heading, facts, charts=[] if chart is None else [chart], **more)
+
+
+def _preview_page(command: str, preview: Preview, heading: str, facts: Sequence[str], **more: Any) -> str:
+    shown = {"version": __version__, "command": command, "heading": heading, "facts": facts, "preview": preview}
+    return page("preview", {"verdict": "", "ways": [], "next": "", **shown, **more})
 
 
 # Errors over splits, of rehearsals and of the demo.

@@ -9,6 +9,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dpadapt.transfer.preview import Preview
+
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Return names and values in two columns."""
@@ -97,23 +99,20 @@ def panel_tables(screen: "Console", case: Mapping[str, Any]) -> None:
         screen.print(table)
 
 
-def forecast_table(forecast: Mapping[str, Any]) -> Table:
-    """Return a forecast: one row per epsilon."""
-    title = f"Forecast for {forecast['rows']:,} private rows"
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, collapse_padding=True)
-    points = forecast["points"]
-    if forecast["task"] == "regression":
-        # The ratio of the expected error to the public model's, for each assumed size of the shift.
-        headings = [f"{shift:.0%}" for shift in points[0]["shifts"]]
-        rows = [[f"{ratio:.2f}" for ratio in point["error_ratios"]] for point in points]
-    else:
-        headings = ["noise in a logit", "log-loss gain needed"]
-        rows = [[_number_or_dash(point[name]) for name in ("score_noise", "needed_gain")] for point in points]
-    for index, heading in enumerate(["", *headings, "coordinates", "gate opens"]):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
-    for point, row in zip(points, rows, strict=True):
-        table.add_row(f"ε = {point['epsilon']:g}", *row, f"{point['n_directions']}", point["verdict"])
-    return table
+def print_preview(screen: "Console", preview: "Preview") -> None:
+    """Print a forecast, rehearsals or an advice: what it says, its table, and how to read that."""
+    if preview.headline:
+        screen.print(f"{preview.headline}.", style="bold", markup=False)
+    for sentence in preview.words:
+        screen.print(sentence, markup=False)
+    if preview.rows:
+        screen.print(f"\n{preview.title}", style="bold", markup=False)
+    for line in preview.table():
+        screen.print(line, markup=False, soft_wrap=True)
+    screen.print()
+    for note in preview.notes:
+        screen.print(note, markup=False)
+    screen.print("No private row was read and nothing was spent.")
 
 
 def _escaped(text: str) -> str:
@@ -121,7 +120,3 @@ def _escaped(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
-
-
-def _number_or_dash(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3g}"

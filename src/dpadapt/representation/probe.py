@@ -4,7 +4,6 @@ This is linear probing, Section 4 of "On the Benefits of Public Representations 
 Distribution Shift", arXiv:2312.15551, with a solver that needs no tuning.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
@@ -34,7 +33,7 @@ from dpadapt.representation.feature_moments import (
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan
-from dpadapt.transfer.preview import ClassificationForecast
+from dpadapt.transfer.preview import Forecast, forecast_of_scores
 from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, CountPlan, count_plan
 
 
@@ -205,7 +204,7 @@ class PrivateProbe(LinearClassifier):
         """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
         return replace(super().summary(), adopted=self.adopted_, readable_labels=self.usable_share_)
 
-    def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
+    def forecast(self, public: Public, n_private: int) -> Forecast:
         """Return the forecast of a fit on `n_private` rows, from public data alone; nothing is spent.
 
         Parameters
@@ -230,7 +229,7 @@ class PrivateProbe(LinearClassifier):
                     plan.frame, public_estimate(plan.frame), len(label_set(self.classes, None, np.zeros(0))[0])
                 )
                 head = make_plan(prepared, plan.head, self.prior)
-                return ClassificationForecast(True, len(head.used), head.blur, 0.0, math.inf, "none")
+                return forecast_of_scores(self.epsilon, n_private, n_directions=len(head.used), blur=head.blur)
         return self._head().forecast(public, n_private)
 
     def _head(self) -> PrivateTransferClassifier:

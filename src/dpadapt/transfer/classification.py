@@ -33,7 +33,7 @@ from dpadapt.transfer.intervals import (
     started,
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
-from dpadapt.transfer.preview import ClassificationForecast, forecast_classification
+from dpadapt.transfer.preview import Forecast, forecast_classification
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
@@ -390,7 +390,7 @@ class PrivateTransferClassifier(LinearClassifier):
             has_intervals=self.calibration_ is not None,
         )
 
-    def forecast(self, public: Public, n_private: int) -> ClassificationForecast:
+    def forecast(self, public: Public, n_private: int) -> Forecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
 
         Parameters

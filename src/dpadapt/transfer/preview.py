@@ -42,7 +42,99 @@ CAVEAT = (
 )
 
 
-def forecast(estimator: Any, public: Public, n_private: int) -> Any:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Preview:
+    """What public rows alone say about private fits, before anything is spent.
+
+    A forecast, a rehearsal and an advice are previews that have numbers of their own. `report` draws any of them on the
+    terminal and on a page.
+
+    Parameters
+    ----------
+    title : str
+    headline : str
+        The answer in a few words; may be empty.
+    words : tuple of str
+        Sentences.
+    headings, rows : tuple of str, tuple of tuple of str
+        The table: a name, then numbers or short words. No rows if there is none.
+    notes : tuple of str
+        How to read the table, and what it can't tell.
+    """
+
+    title: str
+    headline: str = ""
+    words: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def table(self) -> list[str]:
+        """Return the table as lines of text."""
+        lines = [self.headings, *self.rows] if self.rows else []
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
+
+    def __str__(self) -> str:
+        """Show the sentences and the table."""
+        return "\n".join([*self.words, *self.table()])
+
+    def _repr_html_(self) -> str:
+        return notebook.card(
+            self.title,
+            *([notebook.headline(self.headline)] if self.headline else []),
+            *map(notebook.sentence, self.words),
+            *([notebook.table(self.headings, self.rows)] if self.rows else []),
+            *map(notebook.note, self.notes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast(Preview):
+    """What public data alone says about a private fit at one epsilon. A go / no-go signal, not an error bar.
+
+    Parameters
+    ----------
+    epsilon : float
+    n_private : int
+    worthwhile : bool
+        Whether anything would be released; if not, the public model is returned and nothing is spent.
+    n_directions : int
+        How many directions the budget is spread over.
+    shifts : tuple of float
+        Of a regression, assumed sizes of the shift: what the best linear model would save on the private population, as
+        a share of the public model's leave-one-out error. Public data can't show how large the shift really is.
+    error_ratios : tuple of float
+        Expected error over that of the public model, for each shift; 1 where the gate stays shut.
+    opens_at : float
+        Smallest of these shifts at which the gate is expected to open; inf if there is none.
+    blur : float
+        Of a classification, the noise in a score: the standard deviation that the releases give to a logit. Reliable:
+        it depends on public numbers only. At 0.1 hardly anything is lost; at 1 most of what could be learned is lost.
+    needed_gain : float
+        Log-loss per row that a correction of the expected size must save before the gate opens; 0 without a gate.
+    ratio : float
+        Expected over needed slope of the gain, if the private population differs as much as the prior assumes. Nobody
+        has looked at that population, so this is weak evidence; see `gate`.
+    gate : {"open", "shut", "undecided", "none"}
+        "open" above a ratio of 2, "shut" below 0.3; "none" if there is no gate. Where the populations are the same,
+        "open" is too optimistic.
+    """
+
+    epsilon: float
+    n_private: int
+    worthwhile: bool = False
+    n_directions: int = 0
+    shifts: tuple[float, ...] = ()
+    error_ratios: tuple[float, ...] = ()
+    opens_at: float = math.inf
+    blur: float = math.inf
+    needed_gain: float = math.inf
+    ratio: float = 0.0
+    gate: str = "none"
+
+
+def forecast(estimator: Any, public: Public, n_private: int) -> Forecast:
     """Return what `estimator` could do with `n_private` private rows, before any of them is read.
 
     It is a go / no-go signal, not an error bar: only the private rows can tell how far the private population differs
@@ -59,8 +151,8 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
 
     Returns
     -------
-    TransferForecast or ClassificationForecast
-        Both say whether the budget is enough (`worthwhile`) and how many directions it is spread over (`n_directions`).
+    Forecast
+        It says whether the budget is enough (`worthwhile`) and how many directions it is spread over (`n_directions`).
 
     Examples
     --------
@@ -74,7 +166,8 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Any:
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
-    return estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
+    result: Forecast = estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
+    return result
 
 
 # Ratios of expected to needed slope of the gain. Below the first the gate stayed shut, above the second it was open, on
@@ -83,65 +176,67 @@ _SHUT_RATIO, _OPEN_RATIO = 0.3, 2.0
 # Noise in a score (logit), for the words of a forecast: below the first hardly anything that could be learned is lost,
 # above the second most of it is. Chosen by hand.
 _LITTLE_SCORE_NOISE, _MUCH_SCORE_NOISE = 0.1, 1.0
+# For each `Forecast.gate`: does it open if the private population differs as the prior expects? In a table, in words.
 _GATES = {
-    "open": "If the private population differs as much as is usual, the gate will probably open.",
-    "shut": "Even if the private population differs as much as is usual, the gate will probably stay shut.",
-    "undecided": "If the private population differs as much as is usual, it is uncertain whether the gate opens.",
+    "open": ("probably", "If the private population differs as much as is usual, the gate will probably open."),
+    "shut": (
+        "probably not",
+        "Even if the private population differs as much as is usual, the gate will probably stay shut.",
+    ),
+    "undecided": (
+        "uncertain",
+        "If the private population differs as much as is usual, it is uncertain whether the gate opens.",
+    ),
+    "none": ("no gate", "Without public labels there is no public model to keep, so there is no gate."),
 }
+_UNSPENT = "The budget is too small for this many rows: the public model would be returned, nothing spent."
+_READ_SCORES = (
+    "The noise in a logit is a standard deviation: at 0.1 hardly anything is lost, at 1 most is. The log-loss gain is "
+    "what a correction must save per row before the gate opens. Both are reliable. Whether the gate opens also depends "
+    'on the shift, which is assumed to have the usual size; if there is no shift, "probably" is too optimistic.'
+)
 
 
-@dataclass(frozen=True)
-class ClassificationForecast:
-    """What public data alone says about a private fit of a classifier. A go / no-go signal, not an error bar.
+def forecast_of_scores(
+    epsilon: float,
+    n_private: int,
+    *,
+    worthwhile: bool = True,
+    n_directions: int = 0,
+    blur: float = math.inf,
+    needed_gain: float = 0.0,
+    ratio: float = math.inf,
+    gate: str = "none",
+) -> Forecast:
+    """Return the forecast of a classification, in words and as a table; by default that of one without a gate."""
+    verdict, sentence = _GATES[gate]
+    lost = "hardly any" if blur <= _LITTLE_SCORE_NOISE else "most" if blur >= _MUCH_SCORE_NOISE else "some"
+    words = [f"The noise in a score (a logit) is about {blur:.2g}: {lost} of what could be learned is lost."]
+    if gate != "none":
+        words.append(f"A correction must save {needed_gain:.2g} of log-loss per row before the gate opens.")
+    numbers = [f"{value:.3g}" if math.isfinite(value) else "-" for value in (blur, needed_gain)]
+    return Forecast(
+        **_drawn(epsilon, n_private, worthwhile, " ".join([*words, sentence])),
+        headings=("", "noise in a logit", "log-loss gain needed", "coordinates", "gate opens"),
+        rows=((f"ε = {epsilon:g}", *numbers, f"{n_directions:,}", verdict if worthwhile else "unspent"),),
+        notes=(_READ_SCORES, CAVEAT),
+        n_directions=n_directions,
+        blur=blur,
+        needed_gain=needed_gain,
+        ratio=ratio,
+        gate=gate,
+    )
 
-    Parameters
-    ----------
-    worthwhile : bool
-        Whether anything would be released at all.
-    n_directions : int
-        How many directions the budget is spread over.
-    blur : float
-        Noise in a score: the standard deviation that the releases give to a logit. Reliable: it depends on public
-        numbers only. At 0.1 hardly anything is lost; at 1 most of what could be learned is lost.
-    needed_gain : float
-        Log-loss per row that a correction of the expected size must save before the gate opens; 0 without a gate.
-    ratio : float
-        Expected over needed slope of the gain, if the private population differs as much as the prior assumes. Nobody
-        has looked at that population, so this is weak evidence; see `gate`.
-    gate : {"open", "shut", "undecided", "none"}
-        "open" above a ratio of 2, "shut" below 0.3; "none" if there is no gate. Where the populations are the same,
-        "open" is too optimistic.
-    """
 
-    worthwhile: bool
-    n_directions: int
-    blur: float
-    needed_gain: float
-    ratio: float
-    gate: str
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        if not self.worthwhile:
-            return "The budget is too small for this many rows: the public model would be returned, nothing spent."
-        lost = (
-            "hardly any" if self.blur <= _LITTLE_SCORE_NOISE else "most" if self.blur >= _MUCH_SCORE_NOISE else "some"
-        )
-        noise = f"The noise in a score (a logit) is about {self.blur:.2g}: {lost} of what could be learned is lost."
-        if self.gate == "none":
-            return f"{noise} Without public labels there is no public model to keep, so there is no gate."
-        needed = f"A correction must save {self.needed_gain:.2g} of log-loss per row before the gate opens."
-        return f"{noise} {needed} {_GATES[self.gate]}"
-
-    def _repr_html_(self) -> str:
-        parts = [notebook.sentence(str(self))]
-        if self.worthwhile:
-            shown = {"coordinates that the budget is spent on": f"{self.n_directions:,}"}
-            shown["noise in a logit"] = f"{self.blur:.3g}"
-            if self.gate != "none":
-                shown["log-loss gain needed per row"] = f"{self.needed_gain:.3g}"
-            parts.append(notebook.facts(shown))
-        return notebook.card("Forecast", *parts, notebook.note(CAVEAT))
+def _drawn(epsilon: float, n_private: int, worthwhile: bool, sentence: str) -> dict[str, Any]:
+    """Return the facts that forecasts of both tasks have."""
+    return {
+        "title": f"Forecast for {n_private:,} private rows",
+        "words": (sentence if worthwhile else _UNSPENT,),
+        "epsilon": epsilon,
+        "n_private": n_private,
+        "worthwhile": worthwhile,
+    }
 
 
 @np.errstate(all="ignore")
@@ -156,7 +251,7 @@ def forecast_classification(
     adjacency: str = "zero-out",
     public_model: Any = None,
     intervals: bool = False,
-) -> ClassificationForecast:
+) -> Forecast:
     """Return the forecast of a fit of `PrivateTransferClassifier`; nothing private is read or spent.
 
     It gives the noise in a score and the number of directions at this budget. It does not predict an accuracy: that
@@ -180,11 +275,12 @@ def forecast_classification(
     require_shifted_labelled(public_model, prior, codes)
     prepared, _ = prepared_for(public, X, codes, known, prior=prior, model=public_model)
     if not budget.worthwhile:
-        return ClassificationForecast(False, 0, math.inf, math.inf, 0.0, "shut" if prepared.warm else "none")
+        gate = "shut" if prepared.warm else "none"
+        return forecast_of_scores(epsilon, n_private, worthwhile=False, needed_gain=math.inf, ratio=0.0, gate=gate)
     plan = make_plan(prepared, budget, prior)
     used = plan.used
     if not prepared.warm:
-        return ClassificationForecast(True, len(used), plan.blur, 0.0, math.inf, "none")
+        return forecast_of_scores(epsilon, n_private, n_directions=len(used), blur=plan.blur)
     n_classes = prepared.start.shape[1]
     pace = stride(prepared, plan, np.zeros((len(used), n_classes)), budget.n_rows)
     kept = pace.curvature / (pace.curvature + pace.ridge)
@@ -201,7 +297,9 @@ def forecast_classification(
     needed = abs(plan.caution) * own.with_other(measured).scatter
     ratio = 2.0 * path.divergence(1.0) / needed
     gate = "open" if plan.caution < 0 or ratio > _OPEN_RATIO else "shut" if ratio < _SHUT_RATIO else "undecided"
-    return ClassificationForecast(True, len(used), plan.blur, needed, ratio, gate)
+    return forecast_of_scores(
+        epsilon, n_private, n_directions=len(used), blur=plan.blur, needed_gain=needed, ratio=ratio, gate=gate
+    )
 
 
 # Sizes of a shift for which a regression is forecast, as shares of the public model's error. They only set the
@@ -209,54 +307,38 @@ def forecast_classification(
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
-@dataclass(frozen=True)
-class TransferForecast:
-    """What public data alone says about a private fit of a regressor. A go / no-go signal, not an error bar.
+_READ_ERRORS = (
+    "Numbers: expected mean squared error over that of the public model; 1.00 means that the public model is kept. The "
+    "shift is what the best linear model would save on the private population, as a share of the public model's mean "
+    "squared error on public rows. Private rows are assumed to have features like public ones."
+)
 
-    Parameters
-    ----------
-    worthwhile : bool
-        Whether anything would be released; if not, the public model is returned and nothing is spent.
-    n_directions : int
-        How many directions the budget is spread over.
-    shifts : tuple of float
-        Assumed sizes of the shift: what the best linear model would save on the private population, as a share of
-        the public model's leave-one-out error. Public data can't show how large the shift really is.
-    error_ratios : tuple of float
-        Expected error over that of the public model, for each shift; 1 where the gate stays shut.
-    opens_at : float
-        Smallest of these shifts at which the gate is expected to open; inf if there is none.
-    """
 
-    worthwhile: bool
-    n_directions: int
-    shifts: tuple[float, ...]
-    error_ratios: tuple[float, ...]
-    opens_at: float
-
-    def __str__(self) -> str:
-        """Say it in words."""
-        if not self.worthwhile:
-            return "The budget is too small for this many rows: the public model would be returned, nothing spent."
-        if math.isinf(self.opens_at):
-            return "The gate will probably stay shut for every shift considered; the public model would be kept."
-        return (
-            f"The gate will probably open if the private population differs so much that the best linear model would "
-            f"save at least {self.opens_at:.0%} of the public model's mean squared error. Public data can't say "
-            f"whether it does."
-        )
-
-    def _repr_html_(self) -> str:
-        parts = [notebook.sentence(str(self))]
-        if self.worthwhile:
-            parts += [
-                notebook.facts({"coordinates that the budget is spent on": f"{self.n_directions:,}"}),
-                notebook.table(
-                    ["if the shift is", *(f"{shift:.0%}" for shift in self.shifts)],
-                    [["mean squared error / public model's", *(f"{ratio:.2f}" for ratio in self.error_ratios)]],
-                ),
-            ]
-        return notebook.card("Forecast", *parts, notebook.note(CAVEAT))
+def forecast_of_errors(
+    epsilon: float, n_private: int, error_ratios: tuple[float, ...] | None, n_directions: int = 0
+) -> Forecast:
+    """Return the forecast of a regression, in words and as a table; without ratios, nothing would be released."""
+    ratios = (1.0,) * len(_SHIFTS) if error_ratios is None else error_ratios
+    opens_at = min((s for s, ratio in zip(_SHIFTS, ratios, strict=True) if ratio < 1 - 1e-3), default=math.inf)
+    verdict = f"from {opens_at:.0%}"
+    sentence = (
+        f"The gate will probably open if the private population differs so much that the best linear model would save "
+        f"at least {opens_at:.0%} of the public model's mean squared error. Public data can't say whether it does."
+    )
+    if math.isinf(opens_at):
+        verdict = "never"
+        sentence = "The gate will probably stay shut for every shift considered; the public model would be kept."
+    cells = *(f"{ratio:.2f}" for ratio in ratios), f"{n_directions:,}", "unspent" if error_ratios is None else verdict
+    return Forecast(
+        **_drawn(epsilon, n_private, error_ratios is not None, sentence),
+        headings=("shift", *(f"{shift:.0%}" for shift in _SHIFTS), "coordinates", "gate opens"),
+        rows=((f"ε = {epsilon:g}", *cells),),
+        notes=(_READ_ERRORS, CAVEAT),
+        n_directions=n_directions,
+        shifts=_SHIFTS,
+        error_ratios=ratios,
+        opens_at=opens_at,
+    )
 
 
 @np.errstate(all="ignore")
@@ -269,7 +351,7 @@ def forecast_regression(
     adjacency: str = "zero-out",
     public_model: Any = None,
     intervals: bool = False,
-) -> TransferForecast:
+) -> Forecast:
     """Return the forecast of a fit of `PrivateTransferRegressor`; nothing private is read or spent.
 
     The shift is assumed to be spread as in `shift_prior`, and the private rows to look like the public ones. On sixteen
@@ -284,7 +366,7 @@ def forecast_regression(
     budget = interval_plan(budget).budget if checks.flag(intervals, "intervals") else budget
     budget = count_plan(budget).budget
     if not worthwhile(budget):
-        return TransferForecast(False, 0, _SHIFTS, (1.0,) * len(_SHIFTS), math.inf)
+        return forecast_of_errors(epsilon, n_private, None)
     X = public_table(public.X, ensure_min_samples=2)
     public_base = regression_base(public, X, numeric_labels(public_labels(public.y, len(X))), public_model)
     geometry = remembered_base_geometry(public, public_base)
@@ -311,16 +393,15 @@ def forecast_regression(
             judged = keep(seen, noise, dyadic_blocks(chosen), error=error, established=kept.established)
             left[chosen] = left[chosen] * (1.0 - judged.factors * follows) ** 2 + judged.factors**2 * noise
         ratios.append(float((error + left.sum()) / (error + energy.sum())))
-    opens = [shift for shift, ratio in zip(_SHIFTS, ratios, strict=True) if ratio < 1 - 1e-3]
-    return TransferForecast(True, n_used, _SHIFTS, tuple(ratios), min(opens, default=math.inf))
+    return forecast_of_errors(epsilon, n_private, tuple(ratios), n_used)
 
 
 # A budget at which every estimator returns what the public data alone gives.
 PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
 
 
-@dataclass(frozen=True, eq=False)
-class Rehearsal:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Rehearsal(Preview):
     """Errors of private fits in which some public rows took the role of private rows.
 
     Parameters
@@ -341,25 +422,6 @@ class Rehearsal:
     errors: NDArray[np.float64]
     public_only: NDArray[np.float64]
     fewer_rows: bool
-
-    def __str__(self) -> str:
-        """Show mean and spread at each epsilon."""
-        note = " (fewer rows than planned: these errors are pessimistic)" if self.fewer_rows else ""
-        lines = [f"{self.metric}, rehearsed on public rows{note}", f"  public only    {_spread(self.public_only)}"]
-        lines += [f"  epsilon {e:<6g} {_spread(self.errors[:, i])}" for i, e in enumerate(self.epsilons)]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        rows = [["public only", _spread(self.public_only)]]
-        rows += [[f"epsilon = {e:g}", _spread(self.errors[:, i])] for i, e in enumerate(self.epsilons)]
-        splits = len(self.public_only)
-        notes = [
-            f"Mean ± standard deviation over {splits} split{'s' * (splits != 1)} of the public rows. Nothing spent."
-        ]
-        if self.fewer_rows:
-            notes.append("There were fewer public rows than private ones are planned: these errors are pessimistic.")
-        table = notebook.table(["", self.metric], rows)
-        return notebook.card("Rehearsal on public rows", table, *map(notebook.note, notes))
 
 
 def rehearse(
@@ -445,8 +507,22 @@ def rehearse(
                 errors[i, k - 1] = error
         if done is not None:
             done()
+    notes = [f"Mean ± standard deviation over {repeats} split{'s' * (repeats != 1)} of the public rows. Nothing spent."]
+    if fewer:
+        notes.append("There were fewer public rows than private ones are planned: these errors are pessimistic.")
     metric = "log-loss" if classifier else "mean squared error over variance"
-    return Rehearsal(metric, tuple(epsilons), errors, alone, bool(fewer))
+    columns = [("public only", alone), *zip((f"epsilon = {epsilon:g}" for epsilon in epsilons), errors.T, strict=True)]
+    return Rehearsal(
+        title="Rehearsal on public rows",
+        headings=("", metric),
+        rows=tuple((name, f"{column.mean():.4f} ± {column.std():.4f}") for name, column in columns),
+        notes=tuple(notes),
+        metric=metric,
+        epsilons=tuple(epsilons),
+        errors=errors,
+        public_only=alone,
+        fewer_rows=bool(fewer),
+    )
 
 
 def _rows_to_rehearse_on(
@@ -504,7 +580,3 @@ def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], classifier: bool
     if classifier:
         return float(log_loss(y, model.predict_proba(X), labels=model.classes_))
     return float(np.mean((model.predict(X) - y) ** 2) / max(float(np.var(y)), 1e-300))
-
-
-def _spread(values: NDArray[np.float64]) -> str:
-    return f"{values.mean():.4f} ± {values.std():.4f}"

@@ -39,7 +39,7 @@ from dpadapt.transfer.intervals import (
     score_limit,
     started,
 )
-from dpadapt.transfer.preview import TransferForecast, forecast_regression
+from dpadapt.transfer.preview import Forecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
 from dpadapt.transfer.regression_fit import (
     CHANGED_PARTS,
@@ -455,7 +455,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             has_intervals=self.calibration_ is not None,
         )
 
-    def forecast(self, public: Public, n_private: int) -> TransferForecast:
+    def forecast(self, public: Public, n_private: int) -> Forecast:
         """Return what public data says about a fit on `n_private` rows; nothing private is read, nothing spent.
 
         Parameters
