@@ -8,7 +8,6 @@ from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.inference import choose_neighbours
 from dpadapt.clustering.releases import certified_cost, most_moved
 from dpadapt.clustering.solver import nearest
-from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Adjacency, Laplace
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
 
@@ -99,11 +98,3 @@ def test_bound_is_zero_where_every_target_is_at_a_centre(pair, repeated):
     public = Public(np.repeat(T[:5], repeated, axis=0))
     model = PrivateSourceTargetClustering(5, 2.0, certificate_share=0.5, random_state=0).fit(S, public=public)
     assert model.cost_bound_ == 0.0
-
-
-def test_cap_too_small_for_the_bound_raises_before_anything_is_spent(pair):
-    S, T = pair
-    ledger = Ledger(epsilon=1.5, adjacency=Adjacency.ADD_REMOVE)
-    with pytest.raises(BudgetExceeded, match="cap"):
-        PrivateSourceTargetClustering([3, 5], 2.0, certificate_share=0.5).fit(S, public=Public(T), ledger=ledger)
-    assert ledger.entries == []

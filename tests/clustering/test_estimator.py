@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, PrivacyWarning, Public, audit, persist
-from dpadapt.accounting.closed_forms import rho_to_epsilon
+from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning, Public, persist
 from dpadapt.audit import lower_bound
 from dpadapt.audit.releases import ReleaseScores
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
-from dpadapt.mechanisms.mechanism import ConcentratedEvent, GaussianEvent, LaplaceEvent, PureEvent
+from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
 
 GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
 FRAME = pd.DataFrame(np.arange(40.0).reshape(20, 2), columns=["x", "y"])
@@ -113,43 +112,6 @@ def test_several_numbers_of_centres_share_one_release(pair):
     assert len(ledger.entries) == 2
 
 
-def test_receipt_lists_every_histogram(pair):
-    S, _, public = pair
-    receipt = make(epsilon=2.0).fit(S, public=public).privacy_
-    assert [entry.event.epsilon for entry in receipt.entries] == pytest.approx([0.24, 1.76])
-    assert all(isinstance(entry.event, PureEvent) for entry in receipt.entries)
-    assert receipt.epsilon == pytest.approx(2.0)
-    assert receipt.seeded
-    assert receipt.verify().upper == pytest.approx(2.0)
-    assert not any("number of rows" in fact for fact in receipt.assumptions)
-    zero_out = make(adjacency="zero-out").fit(S, public=public).privacy_
-    assert any("number of rows" in fact for fact in zero_out.assumptions)
-
-
-def test_gaussian_noise_spends_its_zcdp(pair):
-    S, _, public = pair
-    epsilon = rho_to_epsilon(3.0, 1e-6)
-    receipt = make(epsilon=epsilon, delta=1e-6, noise="gaussian").fit(S, public=public).privacy_
-    assert sum(entry.event.rho for entry in receipt.entries) == pytest.approx(3.0, rel=1e-3)
-    assert all(isinstance(entry.event, ConcentratedEvent) for entry in receipt.entries)
-    assert receipt.epsilon <= epsilon * (1 + 1e-9)
-
-
-def test_partition_follows_from_released_counts_alone(pair):
-    """With replayed coarse counts, other sources do not change the shape of the last release."""
-    S, _, public = pair
-
-    def fit(data, ledger):
-        return make(epsilon=3.0).fit(data, public=public, ledger=ledger)
-
-    relation = Adjacency.ADD_REMOVE
-    tape = audit.record(fit, S, adjacency=relation)
-    other = audit.record(fit, S[:0], adjacency=relation)
-    assert tape.releases[1].value.shape != other.releases[1].value.shape  # it does depend on what was released
-    played = audit.replay(fit, S[:0], tape, adjacency=relation)
-    assert played.releases[1].value.shape == tape.releases[1].value.shape
-
-
 def test_sources_in_blocks_give_the_same_release(pair):
     S, _, public = pair
     whole = make().fit(S, public=public)
@@ -225,17 +187,6 @@ def test_errors_show_no_cell_of_the_sources(pair, cell, blocks):
     error = refused("numbers", S=iter([rows]) if blocks else rows, pair=pair)
     assert "ZEBRA7731" not in "".join(traceback.format_exception(error))
     assert error.__context__ is None
-
-
-def test_cap_too_small_raises_before_any_noise_is_drawn(pair):
-    S, _, public = pair
-    ledger = Ledger(epsilon=0.5, adjacency=Adjacency.ADD_REMOVE)
-    ledger._draw = lambda *release: pytest.fail("drawn")
-    with pytest.raises(BudgetExceeded, match="cap"):
-        make().fit(S, public=public, ledger=ledger)
-    assert ledger.entries == []
-    with pytest.raises(PrivacyError, match="agree"):
-        make().fit(S, public=public, ledger=Ledger(epsilon=5.0))
 
 
 def test_repeated_targets_give_distinct_centres(pair):

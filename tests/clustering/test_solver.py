@@ -58,11 +58,6 @@ def test_no_single_swap_lowers_the_cost_further(capped):
             assert cost_of(matrix, free, other) >= reached * (1 - 1e-6)
 
 
-def test_swaps_improve_a_bad_start():
-    _, matrix, free = small(1, 200, capped=False)
-    assert cost_of(matrix, free, faster_pam(matrix, free, np.arange(5))) < 0.9 * cost_of(matrix, free, np.arange(5))
-
-
 @pytest.mark.parametrize("capped", [False, True])
 def test_the_solver_is_close_to_exhaustive_search(capped):
     ratios = []

@@ -13,7 +13,6 @@ import pytest
 from scipy.stats import binomtest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.audit import lower_bound
 from dpadapt.errors import BudgetExceeded, PrivacyError
 from dpadapt.hybrid.agents import Reception, SimulatedAgents, bit_scale, noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
@@ -178,27 +177,6 @@ def test_an_answer_is_a_release_that_fills_the_persons_ledger():
         noisy_bits([0.3], 0.5, ledger, random)
     with pytest.raises(BudgetExceeded):
         noisy_bits([0.3], 0.6, Ledger(0.5, adjacency=Adjacency.REPLACE_ONE), random)
-
-
-class OneAnswer:
-    """What an attacker sees of one person in many runs: everybody has the record of the world."""
-
-    def __init__(self, epsilon):
-        self.epsilon = epsilon
-
-    def many(self, record, runs):
-        agents = SimulatedAgents([record[:-1]], [record[-1]], self.epsilon, n_people=runs, random_state=11)
-        return agents.ask(LossQuestion(LinearHypothesis([1.0])), runs).bits
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
-def test_an_audit_confirms_the_claimed_cost_and_rejects_half_the_noise(epsilon, monkeypatch):
-    worlds = (1.0, 1), (1.0, 0)
-    audited = lower_bound(OneAnswer(epsilon), *worlds, delta=0.0, runs=60_000, confidence=0.999)
-    assert 0.85 * epsilon < audited.epsilon_lower <= epsilon
-    honest = RandomizedResponse.scale
-    monkeypatch.setattr(RandomizedResponse, "scale", lambda self, *told, **more: honest(self, *told, **more) / 2)
-    assert lower_bound(OneAnswer(epsilon), *worlds, delta=0.0, runs=60_000, confidence=0.999).refutes(epsilon)
 
 
 def reception(n=5):
