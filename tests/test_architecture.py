@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -328,3 +329,79 @@ def test_importing_is_light():
     script = f"import sys, dpadapt; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
+BUDGET = {
+    "files": 188,
+    "lines": 51094,
+    "lines of tests": 43091,
+    # Outside transfer, hybrid and papers, which will be rewritten.
+    "lines of a file": 920,
+    "lines of a function": 173,
+}
+ROOMS = {
+    "accounting": 4144,
+    "audit": 1502,
+    "cli": 4565,
+    "clustering": 1387,
+    "datasets": 641,
+    "demo": 843,
+    "hybrid": 2726,
+    "inputs": 1187,
+    "integrations": 1840,
+    "learning": 3522,
+    "mechanisms": 2093,
+    "networks": 2674,
+    "papers": 10334,
+    "report": 2214,
+    "representation": 2805,
+    "tables": 4435,
+    "top level": 3717,
+    "transfer": 6982,
+}
+# Files and changes of file, by tools/hops.py.
+PATHS = {
+    "dpadapt fit": (61, 320),
+    "transfer regressor": (36, 144),
+    "transfer classifier": (38, 144),
+    "clustering": (23, 74),
+    "hybrid": (30, 109),
+    "TableModel.fit": (43, 163),
+    "one release": (15, 32),
+}
+
+
+def lines(path):
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def test_the_house_weighs_no_more_than_its_budget():
+    rooms = Counter()
+    for path in FILES:
+        place = path.relative_to(SOURCE).parts
+        rooms[place[0] if len(place) > 1 else "top level"] += lines(path)
+    others = [path for path in FILES if path.relative_to(SOURCE).parts[0] not in ("transfer", "hybrid", "papers")]
+    functions = [
+        node for path in others for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)
+    ]
+    weights = {
+        "files": len(FILES),
+        "lines": rooms.total(),
+        "lines of tests": sum(map(lines, (ROOT / "tests").rglob("*.py"))),
+        "lines of a file": max(map(lines, others)),
+        "lines of a function": max(node.end_lineno - node.lineno + 1 for node in functions),
+    }
+    assert {name: weight for name, weight in weights.items() if weight > BUDGET[name]} == {}
+    assert {room: weight for room, weight in rooms.items() if weight > ROOMS.get(room, 0)} == {}
+
+
+@pytest.mark.thorough
+def test_the_measured_paths_are_no_longer_than_their_budget():
+    """In a process of its own: what was computed before is remembered, and would not be visited again."""
+    command = [sys.executable, "-W", "ignore", "tools/hops.py"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = dict(re.findall(r"^(.+?) +(\d+ files +\d+) changes", printed, flags=re.MULTILINE))
+    assert paths.keys() == PATHS.keys()
+    measured = {name: tuple(map(int, re.findall(r"\d+", path))) for name, path in paths.items()}
+    assert {name: path for name, path in measured.items() if path[0] > PATHS[name][0] or path[1] > PATHS[name][1]} == {}

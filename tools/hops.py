@@ -20,8 +20,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import dpadapt
+from dpadapt.mechanisms import Gaussian, clipped_sum
 
 SOURCE = Path(dpadapt.__file__).parent
 DELTA = 1e-5
@@ -75,13 +77,28 @@ def jobs() -> dict[str, Callable[[], Any]]:
     classifier = dpadapt.PrivateTransferClassifier(2.0, DELTA, random_state=0)
     hybrid = PrivateHybridClassifier(2.0, DELTA, bounds=(-1, 1), classes=[False, True], random_state=0)
     clustering = PrivateSourceTargetClustering(5, epsilon=1.0, random_state=0)
+    ledger = dpadapt.Ledger(3.0, DELTA)
     return {
         "dpadapt fit": _command(X, y, X_public, y_public),
         "transfer regressor": lambda: regressor.fit(X, y, public=public),
         "transfer classifier": lambda: classifier.fit(X, y > 0, public=classes),
         "clustering": lambda: clustering.fit(X, public=targets),
         "hybrid": lambda: hybrid.fit(X, y > 0, agents=people),
+        "TableModel.fit": _table_model(X, y, X_public, y_public),
+        # With noise of its own: costs that were computed before are remembered.
+        "one release": lambda: ledger.release(Gaussian(7.3), clipped_sum(X, 1.0), label="sum"),
     }
+
+
+def _table_model(X: Any, y: Any, X_public: Any, y_public: Any) -> Callable[[], Any]:
+    """Return the fit of a `TableModel` on two small data frames."""
+    columns = [f"x{i}" for i in range(X.shape[1])]
+    private, public = (
+        pd.DataFrame(rows, columns=columns).assign(y=labels) for rows, labels in ((X, y), (X_public, y_public))
+    )
+    estimator = dpadapt.PrivateTransferRegressor(1.7, DELTA, random_state=0)
+    model = dpadapt.TableModel(estimator, dpadapt.Schema.infer(public, dataset="made up"), label="y")
+    return lambda: model.fit(private, public=dpadapt.Public(public))
 
 
 def _command(X: Any, y: Any, X_public: Any, y_public: Any) -> Callable[[], Any]:
