@@ -1,8 +1,9 @@
 """Which tests run when, and which examples property tests draw.
 
 `make test` runs what protects users, `make test-all` what is marked `thorough`, `make audit` what is marked `slow`.
-Files and tests carry these marks themselves; here are the folders of code that protects nobody. Of many cases of one
-kind (`every_fourth`) the default run takes every fourth. `tests/contract/conftest.py` marks the contract's variants.
+Files and tests carry these marks themselves; here are the folders of code that protects nobody, and the cases of
+published algorithms. Of many cases of one kind (`every_fourth`) the default run takes every fourth.
+`tests/contract/conftest.py` marks the contract's variants.
 """
 
 import os
@@ -28,7 +29,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        case = sum(item.callspec.indices.values()) if hasattr(item, "callspec") else 0
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        case = sum(item.callspec.indices.values()) if parameters else 0
         one_of_many = item.get_closest_marker("every_fourth") is not None and case % 4
-        if str(item.path).startswith(THOROUGH) or one_of_many:
+        if str(item.path).startswith(THOROUGH) or one_of_many or any(map(_is_published, parameters)):
             item.add_marker(pytest.mark.thorough)
+
+
+def _is_published(parameter: object) -> bool:
+    """Return whether a test's parameter is a published algorithm: its class, an instance, its method or its case."""
+    subject = getattr(parameter, "cls", parameter)
+    cls = subject if isinstance(subject, type) else type(subject)
+    homes = [*(base.__module__ for base in cls.__mro__), str(getattr(parameter, "path", ""))]
+    return any(home.startswith("dpadapt.papers.") for home in homes)

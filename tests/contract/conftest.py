@@ -16,15 +16,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_thorough(parameters: dict) -> bool:
-    """Return whether a test is about a published algorithm, or a further recipe of a product.
+    """Return whether a test is about a further recipe.
 
-    Of further recipes, and of persons and weights, the default run checks what leaves where one row is added or
-    removed, which is the strictest.
+    Of further recipes, and of persons, weights and chunks, the default run checks what leaves where one row is added
+    or removed, which is the strictest.
     """
-    subject = parameters.get("case", parameters.get("estimator", parameters.get("cls")))
-    cls = getattr(subject, "cls", subject if isinstance(subject, type) else type(subject))
-    if ".papers." in cls.__module__:
-        return True
-    recipe, name = getattr(subject, "recipe", None), parameters.get("name", "")
-    variant = recipe is not None and recipe.variant and name.endswith(("zero-out", "replace-one"))
+    recipe = getattr(parameters.get("case"), "recipe", None)
+    name = parameters.get("name", "")
+    further = recipe is not None and (recipe.variant or type(parameters["case"]).__name__ == "StreamedCase")
+    variant = further and name.endswith(("zero-out", "replace-one"))
     return variant or (recipe is not None and parameters.get("adjacency", "add-remove") != "add-remove")
