@@ -71,7 +71,7 @@ def imports(path, *, at_import_only=False):
 # Where the core hands over to what needs an extra: each is imported by one module, inside a function.
 SEAMS = {
     "dpadapt.accounting.places": {"dpadapt.integrations.postgres"},
-    "dpadapt.inputs.sources": {"dpadapt.integrations.dask"},
+    "dpadapt.inputs.gate": {"dpadapt.integrations.dask"},
 }
 
 
@@ -232,8 +232,10 @@ TYPED_OR_PUBLIC = {
         "function(rows)": "what a model predicts: its type must be the one that it has for null rows",
     },
     "hybrid/agents.py": {"question.value(X, y, coins)": "of a single person"},
-    "inputs/arrays.py": {"values": "public labels; where it looks for dates, private values are arrays already"},
-    "inputs/labels.py": {"classes.tolist()": "the classes are assumed public"},
+    "inputs/gate.py": {
+        "values": "public labels; where it looks for dates, private values are arrays already",
+        "classes.tolist()": "the classes are assumed public",
+    },
     "learning/base.py": {"self.classes_[codes]": "classes"},
     "inputs/persons.py": {"ids": "has two dimensions, so it is an array"},
     "integrations/dask.py": {

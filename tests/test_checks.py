@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpadapt import Public, checks
+from dpadapt import checks
 
 
 @pytest.mark.parametrize("good", [1, 0.5, np.float32(0.5), np.int64(2)])
@@ -90,13 +90,6 @@ def test_one_of_names_the_choices():
     assert checks.one_of("a", ("a", "b"), "kind") == "a"
     with pytest.raises(ValueError, match="kind must be one of 'a', 'b', got 'c'"):
         checks.one_of("c", ("a", "b"), "kind")
-
-
-def test_public_data_must_be_declared():
-    public = Public([[1.0]])
-    assert checks.declared_public(public) is public
-    with pytest.raises(TypeError, match=r"public must be wrapped.* got list"):
-        checks.declared_public([[1.0]])
 
 
 @pytest.mark.parametrize("good", [0, 0.5, np.float64(0.99)])

@@ -869,7 +869,7 @@ def test_names_of_private_columns_are_in_no_message():
 
 
 # Types of fields that hold private rows.
-PRIVATE_TYPES = re.compile(r"\b(PrivateRows|Part|EncodedRows|DataFrame|_Rows|Rows|Blocks|Shares)\b")
+PRIVATE_TYPES = re.compile(r"\b(Part|EncodedRows|DataFrame|_Rows|Rows|Blocks|Shares)\b")
 # Of modules that are being rewritten.
 SHOWN_ELSEWHERE = {
     "dpadapt.transfer.classification_fit._Private",

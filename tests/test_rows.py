@@ -8,7 +8,6 @@ from hypothesis.extra.numpy import arrays
 
 from dpadapt import Ledger, PrivacyError
 from dpadapt import rows as module
-from dpadapt.inputs.sources import Part
 from dpadapt.inputs.spill import Spill
 from dpadapt.learning.descent import gradient_weights, private_descent
 from dpadapt.learning.losses import SquaredLoss
@@ -20,6 +19,7 @@ from dpadapt.rows import (
     BLOCK_ROWS,
     FLOAT32_EXCESS,
     InMemory,
+    Part,
     Rows,
     block_slices,
     norm_bounds,

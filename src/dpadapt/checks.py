@@ -9,8 +9,6 @@ from typing import Annotated, Any, TypeVar, get_args
 
 import numpy as np
 
-from dpadapt.data import Public
-
 # Largest and smallest size of a number that a model is computed from. Fourth powers of such numbers, and sums of them,
 # are finite. Real data and sensible settings are far inside.
 LARGEST, SMALLEST = 1e60, 1e-60
@@ -169,13 +167,6 @@ def cells(values: Any) -> Any:
     [1, 'a']
     """
     return values if hasattr(values, "dtype") or hasattr(values, "dtypes") else np.asarray(values, dtype=object)
-
-
-def declared_public(value: Any) -> Public:
-    """Return `value` if it is a `Public`; anything else, such as an array, is refused."""
-    if not isinstance(value, Public):
-        raise TypeError(f"public must be wrapped: public=Public(X_public, y_public), got {type(value).__name__}.")
-    return value
 
 
 def _number(value: Any) -> float:

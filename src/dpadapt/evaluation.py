@@ -24,7 +24,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.arrays import public_table
+from dpadapt.inputs.gate import declared_public, public_table
 from dpadapt.inputs.persons import IDS_ASSUMPTION, ids_assumption, person_shares
 from dpadapt.learning.call_warnings import warn_of_no_ledger
 from dpadapt.learning.row_by_row import (
@@ -385,7 +385,7 @@ def _public_rows(model: Any, public: Any) -> tuple[NDArray[np.float64], Any]:
     if isinstance(public, Table) and isinstance(model, TableModel):  # that the command has read
         rows = model.encode_public(public)
         return rows.X, rows.y
-    public = checks.declared_public(public)
+    public = declared_public(public)
     if isinstance(model, TableModel):
         rows = model.encode_public(public)
         return rows.X, rows.y

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.inputs.arrays import public_table
+from dpadapt.inputs.gate import public_table
 from dpadapt.report.charts import (
     BarChart,
     LineChart,

@@ -73,6 +73,19 @@ class Shares:
         return replace(self, values=np.full(self.n_units, SHARE_MARGIN), codes=np.arange(self.n_units))
 
 
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
+class Part:
+    """Some consecutive private rows: features, targets or class codes, and how much each row counts (None: 1)."""
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    shares: Shares | None = None
+
+    def take(self, index: slice) -> "Part":
+        """Return some of the rows; nothing is copied."""
+        return Part(self.X[index], self.y[index], None if self.shares is None else self.shares.take(index))
+
+
 def row_shares(present: NDArray[np.bool_]) -> Shares:
     """Return shares of 1 for rows that are `present` and 0 for the others, which then count as null rows.
 

@@ -418,7 +418,7 @@ def test_a_failure_before_the_charge_spends_nothing(run, site, monkeypatch, kind
     def fail(*_args, **_options):
         raise error
 
-    monkeypatch.setattr("dpadapt.learning.base.PrivateEstimator._check_rows", fail)
+    monkeypatch.setattr("dpadapt.inputs.gate.private_arrays", fail)
     outcome = run(*site.fit(method="linear"))
     assert outcome.code == (130 if code == 130 else 2)
     assert ("Nothing was spent" if code == 130 else said) in outcome.err

@@ -14,13 +14,13 @@ from dpadapt.clustering.releases import (
     LABELS,
     Noise,
     assumed_public,
-    checked_inputs,
     count_sources,
     make_plan,
     noisy_counts,
     partition,
     stage_mechanisms,
 )
+from dpadapt.inputs.gate import sources_and_targets
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares
 from dpadapt.mechanisms.bounded import histogram
 
@@ -183,14 +183,15 @@ def test_log_density_has_the_stated_variance(law, whole):
 
 def test_targets_must_be_declared(targets):
     with pytest.raises(ValueError, match="public must hold the targets"):
-        checked_inputs(targets, None)
+        sources_and_targets(targets, None)
     with pytest.raises(TypeError, match="public must be wrapped"):
-        checked_inputs(targets + 1, targets)
+        sources_and_targets(targets + 1, targets)
 
 
 def test_blocks_are_checked_like_whole_tables(targets):
     public, cells = Public(pd.DataFrame(targets, columns=["a", "b"])), plan_of(targets).around.cells
-    _, blocks, T = checked_inputs(iter([targets[:3].astype(np.float32), targets[3:7].tolist()]), public, blocks=True)
+    given = iter([targets[:3].astype(np.float32), targets[3:7].tolist()])
+    _, blocks, T = sources_and_targets(given, public, blocks=True)
     assert np.array_equal(T, targets)
     whole = np.vstack([targets[:3].astype(np.float32), targets[3:7]])
     counted = count_sources(blocks, cells, public).value
@@ -203,9 +204,9 @@ def test_blocks_are_checked_like_whole_tables(targets):
         with pytest.raises(ValueError, match=message):
             count_sources(iter([block]), cells, public)
     with pytest.raises(ValueError, match="S must be a table of numbers"):
-        checked_inputs(iter([targets]), public)
+        sources_and_targets(iter([targets]), public)
     with pytest.raises(TypeError, match="S must be dense"):
-        checked_inputs(sparse.eye(2).tocsr(), public)
+        sources_and_targets(sparse.eye(2).tocsr(), public)
 
 
 def test_number_of_rows_is_assumed_public_unless_rows_are_added_or_removed():
@@ -219,7 +220,7 @@ def test_number_of_rows_is_assumed_public_unless_rows_are_added_or_removed():
 def test_sources_that_are_no_table_show_neither_a_value_nor_their_number(targets):
     for sources in ([[77.0, 1.0]] * 731 + [[77.0]], np.full((731, 2), "secret77"), np.full((731, 2), 77j)):
         with pytest.raises(ValueError, match="must be a table of numbers") as failure:
-            checked_inputs(sources, Public(targets))
+            sources_and_targets(sources, Public(targets))
         assert "77" not in str(failure.value)
         assert "73" not in str(failure.value)
         assert failure.value.__context__ is None
@@ -232,7 +233,7 @@ def test_targets_are_finite_numbers_whose_distances_fit_single_precision(targets
         (targets[:0], "minimum of 1"),
     ):
         with pytest.raises(ValueError, match=f"public X must .*{message}"):
-            checked_inputs(targets, Public(bad))
+            sources_and_targets(targets, Public(bad))
 
 
 class Fixed:

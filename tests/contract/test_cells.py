@@ -36,7 +36,7 @@ from dpadapt import (
 )
 from dpadapt.evaluation import EVALUATION_METRICS
 from dpadapt.inputs import persons
-from dpadapt.inputs.labels import label_codes
+from dpadapt.inputs.gate import label_codes, private_arrays
 from dpadapt.integrations import dask as workers
 from dpadapt.representation import encoders
 from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells
@@ -725,13 +725,13 @@ def test_fits_read_each_label_cell_and_weight_by_itself(n_each, n_cells):
 
     def features(column):
         X = pd.DataFrame({"x": column}) if isinstance(column, pd.Series) else [[cell] for cell in column]
-        return number._check_rows(X, np.zeros(len(column)), y_numeric=True, least_rows=1)[0].ravel()
+        return private_arrays(number, X, np.zeros(len(column)), y_numeric=True, least_rows=1)[0].ravel()
 
     def targets(y):
-        return number._check_rows(np.zeros((len(y), 1)), y, y_numeric=True, least_rows=1)[1]
+        return private_arrays(number, np.zeros((len(y), 1)), y, y_numeric=True, least_rows=1)[1]
 
     def codes(y):
-        y = number._check_rows(np.zeros((len(y), 1)), y, y_numeric=False, least_rows=1)[1]
+        y = private_arrays(number, np.zeros((len(y), 1)), y, y_numeric=False, least_rows=1)[1]
         return label_codes(y, classes, "y")
 
     for read in (features, targets, codes, lambda column: persons._numbers(column, len(column))):
@@ -838,7 +838,7 @@ def test_pieces_of_labels_are_joined_cell_by_cell(read):
     """Each partition, and each chunk, has a type of its own."""
 
     def checked(X, y):
-        X, y = PrivateLinearRegression()._check_rows(X, y, y_numeric=False, least_rows=1)
+        X, y = private_arrays(PrivateLinearRegression(), X, y, y_numeric=False, least_rows=1)
         return X, label_codes(y, np.array([0, 1, 2, 2**53 + 1]), "y")
 
     def codes(column):

@@ -20,7 +20,7 @@ from dpadapt import (
     checks,
 )
 from dpadapt.accounting.ledger import Run
-from dpadapt.inputs.labels import label_codes
+from dpadapt.inputs.gate import label_codes
 from dpadapt.integrations import dask as workers
 from dpadapt.integrations.dask import OnCluster, OnWorkers, _Group
 from dpadapt.rows import rows_by_block

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.linear import _residual_rows
 from dpadapt.learning.logistic import _coordinate_rows
 from dpadapt.learning.scaling import public_geometry
@@ -20,6 +19,7 @@ from dpadapt.papers.subspace.solvers import _projected, _residual_sizes
 from dpadapt.representation.subspace import task_model
 from dpadapt.representation.subspace_regression import _inside
 from dpadapt.representation.task_model import task_prior
+from dpadapt.rows import Part
 from dpadapt.transfer.classification_plan import Coordinates
 
 D, K = 20, 3

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.ranges import (
     ROWS_RANGE,
@@ -18,7 +17,7 @@ from dpadapt.learning.ranges import (
 )
 from dpadapt.learning.scaling import declared_geometry
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.rows import InMemory
+from dpadapt.rows import InMemory, Part
 
 BOTH = ROWS_RANGE | TARGET_RANGE
 random = np.random.default_rng(21)

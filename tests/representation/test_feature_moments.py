@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivateTransferClassifier, Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.representation import PrivateProbe, feature_moments
 from dpadapt.representation.feature_moments import (
@@ -20,7 +19,7 @@ from dpadapt.representation.feature_moments import (
     release_moments,
     shrunk_mean,
 )
-from dpadapt.rows import InMemory
+from dpadapt.rows import InMemory, Part
 
 random = np.random.default_rng(11)
 D = 6

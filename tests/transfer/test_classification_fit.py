@@ -8,10 +8,9 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms import clipped_sum
-from dpadapt.rows import InMemory
+from dpadapt.rows import InMemory, Part
 from dpadapt.transfer.classification_fit import _varying, private_change
 from dpadapt.transfer.classification_plan import make_plan, prepare
 

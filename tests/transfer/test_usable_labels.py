@@ -8,10 +8,9 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.inputs.persons import person_shares
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.rows import row_shares
+from dpadapt.rows import Part, row_shares
 from dpadapt.tables import Schema, TableModel
 from dpadapt.transfer.usable_labels import UsableLabels, _readable, count_plan
 

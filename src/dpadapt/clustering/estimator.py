@@ -11,6 +11,7 @@ from dpadapt.clustering import releases
 from dpadapt.clustering.inference import choose, choose_neighbours
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
+from dpadapt.inputs.gate import sources_and_targets, unit_shares
 from dpadapt.learning.base import PrivateEstimator
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
@@ -144,12 +145,12 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         {ledger}
         """
         numbers, share = _numbers_of_centres(self.n_clusters, "n_clusters"), float(self.certificate_share)
-        public, sources, T = releases.checked_inputs(S, public, blocks=persons is None)
+        public, sources, T = sources_and_targets(S, public, blocks=persons is None)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
         if share and not (persons is None and isinstance(sources, np.ndarray)):
             raise ValueError("certificate_share must be 0 with persons, and for sources in blocks: there is no bound.")
-        shares = None if persons is None else self._counting(persons, None, len(sources))
+        shares = None if persons is None else unit_shares(persons, len(sources), self.adjacency)
         child = self._ledger(ledger, "row" if shares is None else shares.unit)
         mechanisms = releases.stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta, whole=shares is None)
         spend = {"epsilon": share * self.epsilon / len(numbers), "gamma": self.gamma}  # on each bound

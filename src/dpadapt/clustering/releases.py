@@ -1,4 +1,4 @@
-"""Everything that reads private sources: input checks, the plan, two histograms, and the bound on the cost.
+"""Everything that reads private sources: the plan, two histograms, and the bound on the cost.
 
 No message shows a private value. The plan follows from public targets and parameters alone. The first histogram counts
 sources in coarse cells, by distance to the targets. Its noisy counts decide how finely each coarse cell is split for
@@ -13,17 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import bisect
-from scipy.sparse import issparse
 
-from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Run
 from dpadapt.clustering.public_cells import BANDS, Cells, Surroundings, prepare
 from dpadapt.clustering.solver import Centres
 from dpadapt.data import Public
-from dpadapt.errors import PrivacyError
-from dpadapt.inputs.arrays import moderate, public_table, require_plain, require_same_columns
+from dpadapt.inputs.gate import private_points
 from dpadapt.inputs.persons import IDS_ASSUMPTION
 from dpadapt.learning.budget import split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -54,25 +51,14 @@ _SCALES_PER_RING = 10.0
 # Levels between a part and the parent within which parts are compared. Sources can be spread evenly over large cells
 # and be clumped in small ones, so the parent should be small; but one level alone leaves about two parts to compare.
 _LEVELS_TO_PARENT = 2
-# Sources that are assigned to bins at a time: memory against passes of a Python loop. Largest coordinate of a target:
-# the solver keeps distances in float32, and sums them.
-_SOURCES_AT_ONCE, _LARGEST_TARGET = 2**16, 1e30
-
-
-def checked_inputs(S: Any, public: Public | None, *, blocks: bool = False) -> tuple[Public, Any, NDArray[np.float64]]:
-    """Return `public`, sources and targets with the same columns. With `blocks`, `S` may be an iterator of sources."""
-    if public is None:
-        raise ValueError("public must hold the targets to choose from: public=Public(T).")
-    if checks.declared_public(public).X is S:
-        raise PrivacyError("public holds the private sources themselves, which would not be protected.")
-    T = moderate(public_table(public.X), "public X", _LARGEST_TARGET)
-    return public, S if blocks and isinstance(S, Iterator) else _source_table(S, "S", T.shape[1], public), T
+# Sources that are assigned to bins at a time: memory against passes of a Python loop.
+_SOURCES_AT_ONCE = 2**16
 
 
 def count_sources(S: Any, cells: Cells, public: Public, shares: Shares | None = None) -> Bounded:
     """Return the counts of the sources in the finest bins, or the sums of their `shares`, in one pass."""
     given, width = S if isinstance(S, Iterator) else [S], len(cells.origin)
-    tables = (_source_table(block, "each block of S", width, public) for block in given)
+    tables = (private_points(block, "each block of S", width, public) for block in given)
     parts = (t[start : start + _SOURCES_AT_ONCE] for t in tables for start in range(0, len(t), _SOURCES_AT_ONCE))
     return histogram_of_blocks(map(cells.codes, parts), cells.n_bins, shares)
 
@@ -82,29 +68,6 @@ def assumed_public(adjacency: str, unit: Unit = "row") -> list[str]:
     rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else [f"the number of {unit}s"]
     ids = [IDS_ASSUMPTION] if unit == "person" else []
     return [*rows, "the columns and their order", "that all cells of the sources are numbers", *ids]
-
-
-def _source_table(rows: Any, name: str, width: int, public: Public) -> Array:
-    """Return sources as a table of numbers with the columns of the targets; cells need not be finite."""
-    if issparse(rows):
-        raise TypeError(f"{name} must be dense: sparse data is not supported. Use .toarray(), or blocks of it.")
-    require_same_columns(public, rows)
-    refusal = f"{name} must be a table of numbers, one row for each source. Complex data not supported."
-    sources: Array = np.empty(0)
-    try:
-        require_plain(rows, name)
-        if not np.iscomplexobj(rows):
-            # A warning would reveal that some private value does not fit.
-            with np.errstate(all="ignore"):
-                sources = np.asarray(rows, dtype=np.float64)
-    except Exception:
-        # Raised below, outside of the handler: the original error may quote a cell and would be the context of ours.
-        sources = np.empty(0)
-    if sources.ndim != 2:
-        raise ValueError(refusal)
-    if sources.shape[1] != width:
-        raise ValueError(f"{name} must have the targets' {width} columns, got {sources.shape[1]}.")
-    return sources
 
 
 @dataclass(frozen=True)

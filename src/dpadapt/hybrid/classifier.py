@@ -20,10 +20,8 @@ from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.classifier_fit import fit_plan
 from dpadapt.hybrid.classifier_plan import MODES, make_plan
 from dpadapt.hybrid.mapped_questions import PublicMap, public_map
-from dpadapt.inputs.labels import label_codes, label_set
 from dpadapt.learning.base import LinearClassifier
 from dpadapt.learning.fit_summary import FitSummary, People
-from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Rows
 
 
@@ -181,53 +179,49 @@ class PrivateHybridClassifier(LinearClassifier):
         # Prepare; everything but X and y is public.
         if agents is not None and not isinstance(agents, Agents):
             raise TypeError(f"agents must be Agents, e.g. SimulatedAgents, got {type(agents).__name__}.")
-        X, y = self._check_rows(X, y, y_numeric=False)
-        classes, source = label_set(self.classes, None, y)
-        if len(classes) > 2:
+        data = self._read_classification(X, y, None, ledger, self.classes)
+        if len(data.classes) > 2:
             # The wording that scikit-learn's checks expect.
             raise ValueError(
-                f"Only binary classification is supported. The type of the target is {type_of_target(classes)}."
+                f"Only binary classification is supported. The type of the target is {type_of_target(data.classes)}."
             )
-        codes = label_codes(y, classes, "y")
-        budget = self._budget(len(X))
-        where = public_map(X.shape[1], self.bounds, self.groups)
-        fixed = Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
-        rows = Rows(where.transform(X), codes.astype(np.float64), intercept=True, fixed_rows=fixed)
+        where = public_map(data.n_features, self.bounds, self.groups)
+        fixed = data.ledger.fixed_rows
+        rows = Rows(where.transform(data.X), data.codes.astype(np.float64), intercept=True, fixed_rows=fixed)
 
         # Plan.
         plan = make_plan(
             self.mode,
             where,
-            budget,
+            data.budget,
             agents,
             tolerance=float(self.tolerance),
-            classes=classes.tolist(),
+            classes=data.classes.tolist(),
             exact_rows=fixed,
         )
 
         # Charge: all or nothing, before anybody is asked.
-        child = self._ledger(ledger)
-        charged = child.start_all([(release, name) for name, release in plan.releases.items()]) if plan.releases else []
-        runs = dict(zip(plan.releases, charged, strict=True))
+        charges = [(release, name) for name, release in plan.releases.items()]
+        runs = dict(zip(plan.releases, data.ledger.start_all(charges) if charges else [], strict=True))
 
         # Release, ask people, and let others of them choose.
         outcome = fit_plan(plan, runs, rows, agents)
 
         ranges = "bounds (-1 to 1, the default)" if self.bounds is None else "bounds"
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [source, f"the {ranges} and groups of the columns"]
+        assumed = [data.source, f"the {ranges} and groups of the columns"]
         decided = f"mode {plan.mode!r} was used, because {plan.reason}" if plan.reason else ""
         notes = [text for text in (decided, outcome.decision) if text]
         if agents is not None and outcome.people:
             assumed.append(agents.assumption)
             notes += agents.warnings
         # A model of people alone does not depend on the curator's budget: no warning that it is too small.
-        shown = replace(budget, mu=math.inf) if plan.mode == "local" else budget
-        self.privacy_ = self._receipt(child, shown, assumed, notes=notes)
+        shown = replace(data.budget, mu=math.inf) if plan.mode == "local" else data.budget
+        self.privacy_ = self._receipt(data.ledger, shown, assumed, notes=notes)
         self.map_ = where.message()
         self.coef_, self.intercept_ = outcome.coef[None, :-1].copy(), outcome.coef[-1:].copy()
         self.source_coef_, self.source_intercept_ = outcome.source[None, :-1].copy(), outcome.source[-1:].copy()
-        self.classes_ = classes
+        self.classes_ = data.classes
         self.mode_, self.chosen_ = plan.mode, outcome.chosen
         self.estimates_, self.people_asked_ = outcome.estimates, outcome.people
         self.usable_share_ = None if outcome.usable is None else outcome.usable.interval()

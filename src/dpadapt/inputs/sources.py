@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.inputs.spill import DEFAULT_MEMORY, Spill
-from dpadapt.rows import BLOCK_ROWS, Blocks, Shares, row_shares
+from dpadapt.rows import BLOCK_ROWS, Blocks, Part, Shares, row_shares
 
 # Rows that are decoded from a file at once: four times as many take as long, and eighty megabytes more with 22 columns.
 _DECODED_ROWS = BLOCK_ROWS
@@ -28,15 +28,6 @@ _READING_BYTES = 96 * 2**20
 PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
 # Turns some rows and their labels, as they were read, into arrays, or refuses them without showing a value.
 Checked = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
-
-
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Part:
-    """Some consecutive private rows: features, targets or class codes, and how much each row counts (None: 1)."""
-
-    X: NDArray[Any]
-    y: NDArray[Any]
-    shares: Shares | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,37 +143,6 @@ def _as_arrays(X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.asarray(checks.cells(X)), np.asarray(checks.cells(y))
 
 
-def in_chunks(X: Any) -> bool:
-    """Return whether private rows come in chunks: from a `Source`, or from a cluster."""
-    return isinstance(X, Source) or is_dask(X)
-
-
-def source_of(X: Any, y: Any) -> Any:
-    """Return where private rows come from, given the arguments of `fit`."""
-    if is_dask(X):
-        return _integration().OnCluster(X, y)
-    if y is not None:
-        raise ValueError("y must be left out: a Source holds the labels too.")
-    return X
-
-
-def is_dask(X: Any) -> bool:
-    """Return whether `X` is a collection of Dask; nothing is imported."""
-    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
-
-
-def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
-    """Return what `method` gives for each row of a Dask collection of `width` columns, computed on demand."""
-    return _integration().lazily(method, X, width)
-
-
-def _integration() -> Any:
-    """Return the module for collections of Dask, which is imported where one is given."""
-    from dpadapt.integrations import dask
-
-    return dask
-
-
 def memory_in_bytes(memory: Any, name: str) -> int:
     """Return an amount of memory, such as "2GB", in bytes.
 
@@ -208,18 +168,13 @@ def _in_blocks(chunks: Iterable[Part]) -> Iterator[Part]:
         start = 0
         while start < len(chunk.X):
             end = min(start + BLOCK_ROWS - n_waiting, len(chunk.X))
-            waiting.append(rows_of(chunk, slice(start, end)))
+            waiting.append(chunk.take(slice(start, end)))
             n_waiting, start = n_waiting + end - start, end
             if n_waiting == BLOCK_ROWS:
                 yield _joined(waiting)
                 waiting, n_waiting = [], 0
     if waiting:
         yield _joined(waiting)
-
-
-def rows_of(part: Part, index: slice) -> Part:
-    """Return some rows of a part; nothing is copied."""
-    return Part(part.X[index], part.y[index], None if part.shares is None else part.shares.take(index))
 
 
 def joined_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpadapt.errors import made_here
-from dpadapt.inputs.sources import Checked, Part, joined_arrays
+from dpadapt.inputs.sources import Checked, joined_arrays
 from dpadapt.inputs.spill import in_own_pages
-from dpadapt.rows import BLOCK_ROWS, Blocks, P, block_slices
+from dpadapt.rows import BLOCK_ROWS, Blocks, P, Part, block_slices
 
 Q = TypeVar("Q")
 

@@ -27,25 +27,15 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
-from dpadapt.inputs.arrays import (
-    finite_numbers,
-    numeric_labels,
-    public_labels,
-    public_table,
-    require_plain,
-    require_same_columns,
-    without_private_values,
-)
-from dpadapt.inputs.labels import label_codes, label_set
-from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares, weighted, weights_assumption
-from dpadapt.inputs.sources import Part, in_chunks, is_dask, lazily, rows_of, source_of
+from dpadapt.inputs import gate
+from dpadapt.inputs.persons import IDS_ASSUMPTION, weights_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.call_warnings import asked_by, no_ledger, warn_once_per_line
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.randomness import random_source
-from dpadapt.rows import Blocks, InMemory, Shares, Unit, block_slices, products_by_row, row_shares
+from dpadapt.rows import Blocks, Part, Shares, Unit, products_by_row
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -122,7 +112,7 @@ def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(fit)
     def guarded(self: "PrivateEstimator", *args: Any, **kwargs: Any) -> Any:
         self._check_parameters(kwargs.get("public"))
-        if not self._streams and any(map(in_chunks, [*args, *kwargs.values()])):
+        if not self._streams and any(map(gate.in_chunks, [*args, *kwargs.values()])):
             raise TypeError(
                 f"{type(self).__name__} can't read private rows in chunks: it needs all of them at once. Give arrays "
                 f"or data frames in memory."
@@ -149,11 +139,11 @@ def _lazy_on_dask(method: Any) -> Any:
 
     @wraps(method)
     def lazy(self: "PrivateEstimator", X: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_dask(X):
+        if not gate.is_dask(X):
             return method(self, X, *args, **kwargs)
         check_is_fitted(self)
         model = self.without_seed()
-        return lazily(lambda rows: method(model, rows, *args, **kwargs), X, self.n_features_in_)
+        return gate.lazily(lambda rows: method(model, rows, *args, **kwargs), X, self.n_features_in_)
 
     return lazy
 
@@ -348,33 +338,9 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         needs_y: bool = True,
     ) -> "RegressionInput":
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
-        X_public, y_public = self._public_rows(public, X)
-        private = self._private_rows(X, y, persons, sample_weight, public, y_numeric=True, needs_y=needs_y)
-        self._require_width(X_public)
-        labels = None if y_public is None else numeric_labels(y_public)
-        spending = self._spending(ledger, private.blocks.n_rows, private.shares)
-        return RegressionInput(private, X_public, labels, *spending, self.n_features_in_)
-
-    def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
-        """Return the budget and the ledger of a fit on rows, or on persons."""
-        if shares is None:
-            return self._budget(n_rows), self._ledger(ledger)
-        budget, counted = self._budget(shares.n_units), shares.counted
-        if counted is not None:
-            budget = replace(budget, n_rows=counted * budget.n_rows, counted=counted)
-        return budget, self._ledger(ledger, shares.unit)
-
-    def _counting(self, persons: Any, sample_weight: Any, n_rows: int) -> Shares | None:
-        """Return how much each row counts; None if all rows count alike."""
-        shares: Shares | None = None
-        if persons is not None:
-            shares = persons if isinstance(persons, Shares) else person_shares(persons, n_rows)
-            if not shares.n_units and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE:
-                raise ValueError("persons must hold an id for some rows: rows without one count nothing.")
-        if sample_weight is None:
-            return shares
-        shares = row_shares(np.ones(n_rows, dtype=bool)) if shares is None else shares
-        return weighted(shares, sample_weight, max_weight=self.max_weight, mean_weight=self.mean_weight)
+        rows, whole, *read = gate.regression_rows(self, X, y, public, persons, sample_weight, needs_y=needs_y)
+        spending = self._spending(ledger, rows.n_rows, None if whole is None else whole.shares)
+        return RegressionInput(rows, whole, *spending, self.n_features_in_, *read)
 
     def _read_classification(
         self,
@@ -388,154 +354,25 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         sample_weight: Any = None,
     ) -> "ClassificationInput":
         """Convert and check all input of a classification; `classes` are those declared, if any."""
-        X_public, y_public = self._public_rows(public, X)
-        if in_chunks(X) and classes is None and y_public is None:
-            raise ValueError("classes must be declared, or public labels given, where private rows are read in chunks.")
-        # Known before rows are read in chunks, which may happen on another machine.
-        known = [label_set(classes, y_public, np.zeros(0))] if in_chunks(X) else []
+        read = gate.classification_rows(self, X, y, public, classes, persons, sample_weight)
+        rows, whole, X_public, codes_public, names, source = read
+        spending = self._spending(ledger, rows.n_rows, None if whole is None else whole.shares)
+        return ClassificationInput(rows, whole, *spending, self.n_features_in_, X_public, codes_public, names, source)
 
-        def coded(labels: NDArray[Any]) -> NDArray[np.int64]:
-            if not known:
-                known.append(label_set(classes, y_public, labels))
-            return label_codes(labels, known[0][0], "y")
-
-        private = self._private_rows(X, y, persons, sample_weight, public, y_numeric=False, coded=coded)
-        self._require_width(X_public)
-        ((names, source),) = known
-        codes_public = None if y_public is None else label_codes(y_public, names, "public y")
-        spending = self._spending(ledger, private.blocks.n_rows, private.shares)
-        return ClassificationInput(private, X_public, codes_public, *spending, names, source, self.n_features_in_)
-
-    def _private_rows(
-        self,
-        X: Any,
-        y: Any,
-        persons: Any,
-        sample_weight: Any,
-        public: Public | None,
-        *,
-        y_numeric: bool,
-        needs_y: bool = True,
-        coded: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray,
-    ) -> "PrivateRows":
-        """Return private rows in blocks; `coded` turns their labels into what is kept of them."""
-        if not in_chunks(X):
-            rows, labels = self._check_rows(X, y, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=persons is None)
-            return PrivateRows.in_memory(rows, coded(labels), self._counting(persons, sample_weight, len(rows)))
-        for name, given in (("persons", persons), ("sample_weight", sample_weight)):
-            if given is not None:
-                raise ValueError(
-                    f"{name} can't be given where private rows are read in chunks: the rows of one person may be far "
-                    f"apart. Give X and y in memory."
-                )
-        first, reader = True, self.without_seed()
-        # Not the public rows themselves: this goes to the workers.
-        names = getattr(getattr(public, "X", None), "columns", None)
-        named = None if names is None else list(names)
-
-        def checked(some: Any, labels: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-            nonlocal first
-            if named is not None and named != list(getattr(some, "columns", named)):
-                # Names are not shown: in a file without a header, they are the cells of a private row.
-                raise ValueError("public and private columns must be the same, in the same order.")
-            rows, labels = reader._check_rows(
-                some, labels, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=False, least_rows=1, reset=first
-            )
-            first = False
-            return rows, coded(labels)
-
-        blocks = source_of(X, y).blocks(checked)
-        for name in ("n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            self.__dict__.update({name: vars(reader)[name]} if name in vars(reader) else {})
-        if blocks.n_rows < 2:
-            raise ValueError("X must have at least two rows: one sample, or none, is not enough.")
-        return PrivateRows(blocks, None)
+    def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
+        """Return the budget and the ledger of a fit on rows, or on persons."""
+        if shares is None:
+            return self._budget(n_rows), self._ledger(ledger)
+        budget, counted = self._budget(shares.n_units), shares.counted
+        if counted is not None:
+            budget = replace(budget, n_rows=counted * budget.n_rows, counted=counted)
+        return budget, self._ledger(ledger, shares.unit)
 
     def without_seed(self) -> Self:
         """Return a copy without the seed of the noise, for functions that are sent to other machines."""
         model = copy(self)
         model.random_state = None
         return model
-
-    def _check_rows(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        y_numeric: bool,
-        needs_y: bool = True,
-        allow_nd: bool = False,
-        multi_output: bool = False,
-        fixed_rows: bool = True,
-        least_rows: int = 2,
-        reset: bool = True,
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return private features and labels as arrays, or refuse them without showing a value or a number of rows.
-
-        `y_numeric` asks for labels that are finite numbers. Without `needs_y`, None stands for labels that are 0.
-        Without `fixed_rows`, neighbours may have different numbers of rows whatever the adjacency is. Without `reset`,
-        these are further rows of a table whose columns are known.
-        """
-        shapes: dict[str, Any] = {"allow_nd": allow_nd, "ensure_min_samples": least_rows, "reset": reset}
-        # One order of cells: products of matrices round differently in another, and data frames come in any.
-        shapes |= {"order": "C"}
-        # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
-        fixed_rows = fixed_rows and Adjacency.of(self.adjacency) is not Adjacency.ADD_REMOVE
-        kept = [np.float64, np.float32] if fixed_rows else np.float64
-        try:
-            X = checks.cells(X)
-            require_plain(X, "X")
-            if y is None and not needs_y:
-                X = validate_data(self, X, dtype=kept, **shapes)
-                y = np.zeros(len(X))
-            else:
-                # The targets of a custom loss are numbers of one type.
-                y = y if multi_output or y is None else checks.cells(y)
-                require_plain(y, "y")
-                shapes |= {"multi_output": multi_output}
-                X, y = validate_data(self, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
-                y = finite_numbers(y, "y") if y_numeric else y
-        except Exception as error:
-            refusal = without_private_values(error)
-        else:
-            return X, y
-        # Outside the handler: the original error may quote a cell and would stay attached as the context of this one.
-        raise refusal
-
-    def _check_public(
-        self, public: Public | None, X: Any, *, allow_nd: bool = False, multi_output: bool = False
-    ) -> tuple[NDArray[np.float64] | None, Any]:
-        """Return public features and labels as arrays with the private data's columns."""
-        X_public, y_public = self._public_rows(public, X, allow_nd=allow_nd, multi_output=multi_output)
-        self._require_width(X_public)
-        return X_public, y_public
-
-    def _public_rows(
-        self,
-        public: Public | None,
-        X: Any,
-        *,
-        allow_nd: bool = False,
-        multi_output: bool = False,
-        same_columns: bool = True,
-    ) -> tuple[NDArray[np.float64] | None, Any]:
-        """Return public features and labels as arrays."""
-        if public is None:
-            return None, None
-        if checks.declared_public(public).X is X:
-            raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
-        if same_columns:
-            require_same_columns(public, X)
-        X_public = public_table(public.X, allow_nd=allow_nd, ensure_min_samples=2)
-        return X_public, None if public.y is None else public_labels(public.y, len(X_public), multi_output=multi_output)
-
-    def _require_width(self, X_public: NDArray[np.float64] | None) -> None:
-        """Refuse public rows with another number of columns than the private ones."""
-        if X_public is not None and X_public.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"public must have the private data's {self.n_features_in_} columns, got {X_public.shape[1]}."
-            )
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self)
@@ -544,64 +381,15 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PrivateRows:
-    """The private rows of one fit. It is no release.
-
-    Parameters
-    ----------
-    blocks : Blocks of Part
-        All rows, wherever they are kept.
-    whole : Part or None
-        All rows in one part, if they are in memory.
-    """
-
-    blocks: Blocks[Part]
-    whole: Part | None
-
-    @classmethod
-    def in_memory(cls, X: NDArray[Any], y: NDArray[Any], shares: Shares | None) -> "PrivateRows":
-        """Return rows in memory; nothing is copied."""
-        whole = Part(X, y, shares)
-        return cls(InMemory([rows_of(whole, own) for own in block_slices(len(X))], len(X)), whole)
-
-    @property
-    def shares(self) -> Shares | None:
-        """How much each row counts, if persons are protected or rows have weights. Rows in chunks have neither."""
-        return None if self.whole is None else self.whole.shares
-
-    @property
-    def table(self) -> Part:
-        """All rows in one part, for estimators that need them in memory."""
-        if self.whole is None:
-            raise TypeError("this estimator needs all private rows in memory.")
-        return self.whole
-
-
-class _OfPrivateRows:
-    """What the checked inputs of regressions and classifications share: ways to their private rows."""
-
-    private: PrivateRows
-
-    @property
-    def rows(self) -> Blocks[Part]:
-        """The private rows, in blocks."""
-        return self.private.blocks
-
-    @property
-    def X(self) -> NDArray[Any]:
-        """Private features, in memory."""
-        return self.private.table.X
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RegressionInput(_OfPrivateRows):
+class _Input:
     """Checked input of one fit, with its budget and its ledger. It holds private rows and is no release.
 
     Parameters
     ----------
-    private : PrivateRows
-    X_public, y_public : ndarray or None
-        Public features and targets, if there are any.
+    rows : Blocks of Part
+        All private rows, wherever they are kept.
+    whole : Part or None
+        All private rows in one part, if they are in memory.
     budget : Budget
     ledger : Ledger
         Capped at this fit's epsilon and delta.
@@ -609,17 +397,35 @@ class RegressionInput(_OfPrivateRows):
         Number of columns.
     """
 
-    private: PrivateRows
-    X_public: NDArray[np.float64] | None
-    y_public: NDArray[np.float64] | None
+    rows: Blocks[Part]
+    whole: Part | None
     budget: Budget
     ledger: Ledger
     n_features: int
 
     @property
+    def X(self) -> NDArray[Any]:
+        """Private features, in memory."""
+        return self._table.X
+
+    @property
+    def _table(self) -> Part:
+        if self.whole is None:
+            raise TypeError("this estimator needs all private rows in memory.")
+        return self.whole
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegressionInput(_Input):
+    """Checked input of a regression; public features and targets, if there are any."""
+
+    X_public: NDArray[np.float64] | None
+    y_public: NDArray[np.float64] | None
+
+    @property
     def y(self) -> NDArray[Any]:
         """Private targets, in memory."""
-        return self.private.table.y
+        return self._table.y
 
     @property
     def labelled_public(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
@@ -628,38 +434,21 @@ class RegressionInput(_OfPrivateRows):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassificationInput(_OfPrivateRows):
-    """Checked input of one fit, as in `RegressionInput`, with class codes in place of targets.
+class ClassificationInput(_Input):
+    """Checked input of a classification: labels are codes, positions in the sorted `classes`.
 
-    Parameters
-    ----------
-    private : PrivateRows
-        With the index of each private label in `classes`.
-    X_public, codes_public : ndarray or None
-        The same of public rows, if there are any.
-    budget : Budget
-    ledger : Ledger
-    classes : ndarray
-        Sorted.
-    source : str
-        Where the classes come from, for the receipt.
-    n_features : int
-        Number of columns.
+    `source` says for the receipt where the classes come from.
     """
 
-    private: PrivateRows
     X_public: NDArray[np.float64] | None
     codes_public: NDArray[np.int64] | None
-    budget: Budget
-    ledger: Ledger
     classes: NDArray[Any]
     source: str
-    n_features: int
 
     @property
     def codes(self) -> NDArray[np.int64]:
         """Codes of the private labels, in memory."""
-        return self.private.table.y
+        return self._table.y
 
 
 def features_assumption(X_public: Any) -> list[str]:

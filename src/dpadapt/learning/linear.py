@@ -16,7 +16,6 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
@@ -28,7 +27,7 @@ from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Blocks, Rows, row_products
+from dpadapt.rows import Blocks, Part, Rows, row_products
 
 _SOLVERS = ("auto", "descent", "statistics")
 # Statistics are used from this n * mu / k^1.5 on. The noise in a released second moment has spectral norm about

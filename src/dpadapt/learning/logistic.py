@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
@@ -21,7 +20,7 @@ from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometr
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Blocks, Rows
+from dpadapt.rows import Blocks, Part, Rows
 
 # Number of gradient steps; four times as many without public data. The noise does not depend on it; more steps cost
 # time and follow the curved loss more closely. Chosen by hand.

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.scaling import Geometry
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Blocks
+from dpadapt.rows import Blocks, Part
 
 # The constants below were chosen by the error of PrivateLinearRegression (both solvers, epsilon 1, delta 1e-6,
 # n = 1,000, 2,000 and 5,000) on synthetic sets, randhie, diabetes, digits and fair, with exact bounds and with bounds

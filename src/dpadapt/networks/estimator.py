@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.inputs import gate
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.losses import softmax
@@ -247,8 +247,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """
         frame, classifies = X, _classifies(self)
         shapes = {"allow_nd": True, "multi_output": not classifies}
-        X, y = self._check_rows(X, y, y_numeric=False, fixed_rows=persons is None, **shapes)
-        X_public, y_public = self._check_public(public, frame, **shapes)
+        X, y = gate.private_arrays(self, X, y, y_numeric=False, fixed_rows=persons is None, **shapes)
+        X_public, y_public = gate.public_rows(public, frame, **shapes)
+        gate.require_width(X_public, self.n_features_in_)
         if X_public is not None and X_public.shape[1:] != X.shape[1:]:
             raise ValueError(f"public rows must have shape {X.shape[1:]} like private rows, got {X_public.shape[1:]}.")
         if X_public is not None and y_public is None:
@@ -257,10 +258,10 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         assumed = ["the weights of the module: they were made without the private rows"] if uses_weights else []
         classes = None
         if classifies:
-            classes, source = label_set(self.classes, y_public, y)
-            assumed, y = [source, *assumed], label_codes(y, classes, "y")
-            y_public = None if y_public is None else label_codes(y_public, classes, "public y")
-        shares = self._counting(persons, None, len(X))
+            classes, source = gate.label_set(self.classes, y_public, y)
+            assumed, y = [source, *assumed], gate.label_codes(y, classes, "y")
+            y_public = None if y_public is None else gate.label_codes(y_public, classes, "public y")
+        shares = None if persons is None else gate.unit_shares(persons, len(X), self.adjacency)
         budget, child = self._spending(ledger, len(X), shares)
         generator = np.random.default_rng(self.random_state)
         public_table = None if X_public is None else (X_public, y_public)

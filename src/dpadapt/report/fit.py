@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from dpadapt import __version__
 from dpadapt.data import Public
-from dpadapt.inputs.arrays import numeric_labels, public_table
+from dpadapt.inputs.gate import numeric_labels, public_table
 from dpadapt.learning.base import class_probabilities
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.methods import Method

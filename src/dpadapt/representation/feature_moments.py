@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.data import Public, Remembered
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.scaling import WHITENING_FLOOR, Scaling
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Blocks, Rows
+from dpadapt.rows import Blocks, Part, Rows
 from dpadapt.transfer.classification_plan import Coordinates, Prepared, centre_and_units, sample_rows, step_charges
 
 Vector = NDArray[np.float64]

@@ -15,9 +15,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.arrays import public_table
-from dpadapt.inputs.labels import label_set
-from dpadapt.inputs.sources import in_chunks
+from dpadapt.inputs.gate import declared_public, in_chunks, label_set, public_table
 from dpadapt.learning.base import ClassificationInput, LinearClassifier
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.fit_summary import FitSummary
@@ -217,9 +215,9 @@ class PrivateProbe(LinearClassifier):
         self._check_parameters(public)
         if self.encoder is not None:
             encoder = as_encoder(self.encoder)
-            rows = features_of(encoder, checks.declared_public(public).X, name="public X", private=False)
+            rows = features_of(encoder, declared_public(public).X, name="public X", private=False)
             public = Public(rows, public.y)
-        if checks.declared_public(public).y is None and self.classes is not None:
+        if declared_public(public).y is None and self.classes is not None:
             X = public_table(public.X, ensure_min_samples=2)
             budget = Budget.of(self.epsilon, self.delta, checks.count(n_private, "n_private"), self.adjacency)
             plan = plan_moments(public, X, count_plan(budget).budget)
@@ -252,7 +250,7 @@ class PrivateProbe(LinearClassifier):
         if public is None:
             try_encoder(encoder, X)
             return features_of(encoder, X), None
-        if checks.declared_public(public).X is X:
+        if declared_public(public).X is X:
             raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
         try_encoder(encoder, public.X, private=False)
         encoded_public = Public(features_of(encoder, public.X, name="public X", private=False), public.y)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
 from dpadapt.data import Public
-from dpadapt.inputs.arrays import numeric_labels, public_labels, public_table
+from dpadapt.inputs.gate import numeric_labels, public_labels, public_table
 from dpadapt.representation.task_model import (
     SUBSPACE_METHODS,
     Diversity,

@@ -17,8 +17,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
-from dpadapt.learning.base import PrivateEstimator, PrivateRows, RegressionInput, bounds_assumption, features_assumption
+from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.linear import PrivateLinearRegression
@@ -28,7 +27,7 @@ from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
 from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
-from dpadapt.rows import Blocks, Rows, row_products
+from dpadapt.rows import Blocks, Part, Rows, row_products
 
 Vector = NDArray[np.float64]
 
@@ -355,7 +354,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             width = basis.shape[1]
             inside = data.rows.map(partial(_inside, basis=basis, fixed_rows=data.ledger.fixed_rows))
             geometry = None if data.X_public is None else data.X_public @ basis
-            data = replace(data, private=PrivateRows(inside, None), X_public=geometry, n_features=width)
+            data = replace(data, rows=inside, whole=None, X_public=geometry, n_features=width)
         plain.fit_to(data)
         assumed = [bounds_assumption(self.target_bounds), *features_assumption(data.X_public)]
         assumed += basis_assumptions(self.basis)

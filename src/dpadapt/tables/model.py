@@ -14,10 +14,10 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
+from dpadapt.inputs.gate import declared_public
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
 from dpadapt.inputs.sources import Source
 from dpadapt.inputs.spill import DEFAULT_MEMORY
@@ -295,7 +295,7 @@ class TableModel(PrivateEstimator):
         self.configured()
         known = None
         if public is not None:
-            if same_table(checks.declared_public(public).X, X):
+            if same_table(declared_public(public).X, X):
                 raise PrivacyError("public holds the private X itself, which would not be protected. Give other rows.")
             known = self.encode_public(public)
         return self.fit_encoded(self.encode_private(X, y), public=known, ledger=ledger)

@@ -12,12 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import ClassificationInput, LinearClassifier, class_probabilities, features_assumption
 from dpadapt.learning.decisions import best_threshold, by_class, require_public, score_shift, threshold_rule
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.logistic import PrivateLogisticRegression
-from dpadapt.rows import products_by_row
+from dpadapt.rows import Part, products_by_row
 from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for

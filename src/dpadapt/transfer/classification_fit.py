@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.losses import centred_residuals, softmax
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum
-from dpadapt.rows import Block, Blocks, Rows, row_products
+from dpadapt.rows import Block, Blocks, Part, Rows, row_products
 from dpadapt.transfer.base import CONSTANT_DEVIATION
 from dpadapt.transfer.classification_plan import (
     AVERAGED_STEPS,

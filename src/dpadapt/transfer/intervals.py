@@ -18,14 +18,13 @@ from sklearn.isotonic import isotonic_regression
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import CalibrationWarning
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, square_root_histogram
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.mechanisms.prefix_sums import cumulative
-from dpadapt.rows import Blocks
+from dpadapt.rows import Blocks, Part
 from dpadapt.transfer.base import LONGEST_CELL
 
 Vector = NDArray[np.float64]

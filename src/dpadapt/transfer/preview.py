@@ -17,8 +17,7 @@ from sklearn.metrics import log_loss
 from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
-from dpadapt.inputs.arrays import numeric_labels, public_labels, public_table
-from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.inputs.gate import declared_public, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.learning.budget import Budget
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
@@ -166,7 +165,7 @@ def forecast(estimator: Any, public: Public, n_private: int) -> Forecast:
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
                         f"has none. Use rehearse.")  # fmt: skip
-    result: Forecast = estimator.forecast(checks.declared_public(public), checks.count(n_private, "n_private"))
+    result: Forecast = estimator.forecast(declared_public(public), checks.count(n_private, "n_private"))
     return result
 
 
@@ -258,7 +257,7 @@ def forecast_classification(
     depends on how the private population differs, which only the private rows can tell. `classes` must be given if the
     public data has no labels.
     """
-    checks.declared_public(public)
+    declared_public(public)
     checks.one_of(prior, PRIORS, "prior")
     n_private = checks.count(n_private, "n_private")
     budget = Budget.of(epsilon, delta, n_private, adjacency)
@@ -358,7 +357,7 @@ def forecast_regression(
     data sets a prototype of this forecast, given the true size of the shift, had a median error of 0.01 in the ratio
     and was too optimistic by more than 0.1 in a sixth of the cells: use it to decide whether to try.
     """
-    if checks.declared_public(public).y is None:
+    if declared_public(public).y is None:
         raise ValueError("a forecast needs public labels: public=Public(X, y).")
     require_shifted_labelled(public_model, "shifted", public.y)
     n_private = checks.count(n_private, "n_private")

@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
 from dpadapt.data import Public, Remembered
-from dpadapt.inputs.labels import label_codes
+from dpadapt.inputs.gate import label_codes
 from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, silenced
 from dpadapt.transfer.boosting import centred_logs
 

@@ -14,11 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.linear import PrivateLinearRegression
-from dpadapt.rows import products_by_row
+from dpadapt.rows import Part, products_by_row
 from dpadapt.transfer.base import (
     LINEAR_ONLY_NOTE,
     Base,

@@ -12,12 +12,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.bounded import Bounded, added, votes
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Blocks
+from dpadapt.rows import Blocks, Part
 from dpadapt.transfer.base import LONGEST_CELL
 
 # The count gets the share of the budget (of mu squared) that makes n mu sqrt(share) equal to this number, within

@@ -22,7 +22,7 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.arrays import numeric_labels
+from dpadapt.inputs.gate import numeric_labels, public_rows
 from dpadapt.learning.base import bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.papers.adaptation.bounded_losses import (
@@ -242,7 +242,7 @@ class FeatureMapAdaptation(AdaptationRegressor, AdaptationEstimator):
 
     def _source(self, public: Public | None, X: Any) -> tuple[Array | None, Array | None]:
         """Return the labelled public rows, whose columns need not be those of `X`."""
-        rows, labels = self._public_rows(public, X, same_columns=False)
+        rows, labels = public_rows(public, X, same_columns=False)
         return (None, None) if rows is None or labels is None else (rows, numeric_labels(labels))
 
     def _mapped(

@@ -18,7 +18,6 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator, bounds_assumption
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import released_gradient
@@ -36,7 +35,7 @@ from dpadapt.papers.mirror.public_fit import (
     public_coordinates,
     regression_fit,
 )
-from dpadapt.rows import Blocks, Rows
+from dpadapt.rows import Blocks, Part, Rows
 
 Vector = NDArray[np.float64]
 MIRROR_NOISES = ("exact", "paper")

@@ -14,12 +14,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csc_array
 from scipy.sparse.linalg import LinearOperator, cg
 
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.losses import log_loss, softmax
 from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.mirror.maps import solve_factored
-from dpadapt.rows import Rows, row_products
+from dpadapt.rows import Part, Rows, row_products
 
 Vector = NDArray[np.float64]
 

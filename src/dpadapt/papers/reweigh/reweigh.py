@@ -17,7 +17,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.questions import ConstantHypothesis, Hypothesis
-from dpadapt.inputs.labels import label_codes, label_set
+from dpadapt.inputs.gate import label_codes, label_set, private_arrays
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
@@ -224,7 +224,7 @@ class SubsampleTestReweigh(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         ledger : Ledger, optional
             The curator's ledger, to which this fit is charged.
         """
-        X, y = self._check_rows(X, y, y_numeric=False)
+        X, y = private_arrays(self, X, y, y_numeric=False)
         if agents is not None and not isinstance(agents, Agents):
             raise TypeError(f"agents must be Agents, such as SimulatedAgents, or None, got {type(agents).__name__}.")
         classes, source = label_set(self.classes, None, y)

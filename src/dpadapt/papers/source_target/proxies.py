@@ -17,9 +17,10 @@ from scipy.stats import norm
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.releases import assumed_public, checked_inputs
+from dpadapt.clustering.releases import assumed_public
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
+from dpadapt.inputs.gate import sources_and_targets
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum, neighbour_sums
 from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Repeated
@@ -84,7 +85,7 @@ class ProxyClustering(PrivateEstimator):
         {ledger}
         """
         k = self.n_clusters
-        public, sources, T = checked_inputs(S, public)
+        public, sources, T = sources_and_targets(S, public)
         if k > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {k!r}.")
         ball = Ball.of(T)

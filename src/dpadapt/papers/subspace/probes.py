@@ -19,7 +19,6 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import LinearClassifier, PrivateEstimator
 from dpadapt.learning.budget import Budget, split_noise
 from dpadapt.learning.descent import released_gradient
@@ -29,7 +28,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.rows import Block, Blocks, Rows, row_products
+from dpadapt.rows import Block, Blocks, Part, Rows, row_products
 
 ROWS = ("unit", "whitened")
 _GRAMS = ("public", "private")

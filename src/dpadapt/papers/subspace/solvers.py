@@ -20,7 +20,6 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.sources import Part
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.budget import Budget
 from dpadapt.learning.descent import released_gradient
@@ -31,7 +30,7 @@ from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled,
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.representation.task_model import SUBSPACE_METHODS
-from dpadapt.rows import Blocks, Rows, products_by_row, row_products, rows_by_block
+from dpadapt.rows import Blocks, Part, Rows, products_by_row, row_products, rows_by_block
 
 Vector = NDArray[np.float64]
 
