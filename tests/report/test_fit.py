@@ -123,7 +123,9 @@ def sentences_on_fit():
                 model.set_params(classes=[False, True])
             model.fit(X, {"same": same, "shifted": shifted}[target], public=declared)
             comparison = errors_on_public(model, declared, task) if public and labels else None
-            made[key] = " ".join(fit_in_words(model, declared, comparison, forecasts_of_fit(model, declared, len(X))))
+            made[key] = " ".join(
+                fit_in_words(model.summary(), model, declared, comparison, forecasts_of_fit(model, declared, len(X)))
+            )
         return made[key]
 
     return text
@@ -139,17 +141,17 @@ def test_a_budget_that_buys_nothing_brings_nothing(sentences_on_fit, task):
 def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_rows():
     public = Public(X_public, y_public)
     model = PrivateLinearRegression(epsilon=1.0, random_state=0).fit(X, y, public=public)
-    alone = public_model_of(model, public)
+    alone = public_model_of(model.summary(), model, public)
     assert alone.privacy_.entries == ()
     # Public rows alone explain public labels; the two rows that stand in for private ones explain nothing.
     assert np.mean((alone.predict(X_public) - y_public) ** 2) < 0.2 * np.var(y_public)
     change = float(np.sqrt(np.mean((model.predict(X_public) - alone.predict(X_public)) ** 2)))
-    text = " ".join(fit_in_words(model, public, errors_on_public(model, public, "regression"), ()))
+    text = " ".join(fit_in_words(model.summary(), model, public, errors_on_public(model, public, "regression"), ()))
     assert f"the private correction changes the predictions by {change:.3g}" in text
     assert "the linear model of the public rows has a mean squared error of 0." in text
     # As if nothing of the correction had been left: a method without a gate is not said to have one.
     model.coef_, model.intercept_ = alone.coef_, alone.intercept_
-    text = " ".join(fit_in_words(model, public, None, ()))
+    text = " ".join(fit_in_words(model.summary(), model, public, None, ()))
     assert "no correction exceeded its noise, and the model is the public one" in text
     assert "gate" not in text
 
@@ -159,7 +161,7 @@ def test_a_fit_that_keeps_its_public_model_states_that_models_errors(fit):
         method = next(method for method in PREDICTORS if method.name == "transfer" and method.task == task)
         model, X, y = fit(method)
         assert errors_on_public(model, Public(X, y), task) == model.public_errors_
-        assert public_model_of(model, Public(X, y)).privacy_ is model.privacy_
+        assert public_model_of(model.summary(), model, Public(X, y)).privacy_ is model.privacy_
 
 
 @pytest.mark.parametrize(("task", "name"), [("regression", "mean squared error"), ("classification", "log-loss")])
@@ -184,7 +186,7 @@ def test_an_error_that_people_tested_is_stated_and_not_called_unknown():
     for tested, known in (((0.125, 0.01), True), (None, False)):
         people = People({"test": 1000}, "corrected", tested)
         summary = fitted(None, adopted=None, public=False, people=people)
-        text = " ".join(fit_in_words(SimpleNamespace(summary=lambda summary=summary: summary), None, None, ()))
+        text = " ".join(fit_in_words(summary, None, None, None, ()))
         verdict = verdict_on_fit(summary, (), None)["words"]
         assert ("is about 0.125, with a standard deviation of at most 0.010" in text) == known
         assert ("unknown" in text) != known

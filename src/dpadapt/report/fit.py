@@ -59,29 +59,10 @@ def summarise_fit(
 ) -> dict[str, Any]:
     """Return the contents of the report of one fit.
 
-    Parameters
-    ----------
-    model : fitted estimator
-    method : Method
-    dataset : str
-        Name of the private data set.
-    label : str
-        The column that is predicted.
-    names : sequence of str
-        Names of the encoded features.
-    public : Public, optional
-        Encoded public rows: coefficients are shown per standard deviation in these, and groups that are rare in them
-        are named.
-    public_words : str, optional
-        What was used as public data, in words.
-    comparison : mapping, optional
-        From `errors_on_public`.
-    forecasts : sequence of Forecast
-        From `forecasts_of_fit`.
-    ledger : mapping, optional
-        With `words`: the state of the data set's ledger.
-    n_private : int, optional
-        Number of private rows, if it is public.
+    `names` are those of the encoded features, and `public` holds encoded public rows: coefficients are shown per
+    standard deviation in these, and groups that are rare in them are named. `comparison` is from `errors_on_public`,
+    `forecasts` from `forecasts_of_fit`. `ledger` has `words`: the state of the data set's ledger. `n_private` is given
+    only if it is public.
     """
     summary: FitSummary = model.summary()
     X_public = None if public is None else np.asarray(public.X, dtype=np.float64)
@@ -112,14 +93,14 @@ def summarise_fit(
         "threshold": threshold_in_words(summary, label),
         "intervals": coverage_in_words(receipt.unit) if summary.has_intervals else None,
         "groups": groups_in_words(summary, names, X_public),
-        "brought": fit_in_words(model, public, comparison, forecasts),
+        "brought": fit_in_words(summary, model, public, comparison, forecasts),
         "forecasts": forecasts,
         "ledger": ledger,
     }
 
 
 def fit_page(summary: Mapping[str, Any]) -> str:
-    """Return the report of one fit; `summary` is from `summarise_fit`."""
+    """Return the page of one fit; `summary` is from `summarise_fit`."""
     parts = zip(summary["coefficients"]["parts"], coefficient_charts(summary["coefficients"]), strict=True)
     charts = [{"title": part["title"], "svg": chart} for part, chart in parts]
     forecasts, unit = summary["forecasts"], summary["receipt"]["unit"]
@@ -131,16 +112,7 @@ def fit_page(summary: Mapping[str, Any]) -> str:
 
 
 def verdict_on_fit(summary: FitSummary, forecasts: Sequence[Forecast], n_private: int | None) -> dict[str, str]:
-    """Return the verdict: its `kind` ("go", "stay", "more" or "open"), a `title` and `words`.
-
-    Parameters
-    ----------
-    summary : FitSummary
-    forecasts : sequence of Forecast
-        From `forecasts_of_fit`.
-    n_private : int or None
-        The number of private rows, if it is public.
-    """
+    """Return the verdict: its `kind` ("go", "stay", "more" or "open"), a `title` and `words`."""
     rows = "The private rows" if n_private is None else f"The {n_private:,} private rows"
     budget = _what_would_pay(summary, forecasts)
     if summary.receipt.seeded:
@@ -257,8 +229,10 @@ def own_point(summary: FitSummary, forecasts: Sequence[Forecast]) -> Forecast | 
 def _what_would_pay(summary: FitSummary, forecasts: Sequence[Forecast]) -> str:
     """Return the end of a sentence: the least larger budget at which a smaller difference would be seen."""
     own = own_point(summary, forecasts)
-    for forecast in [] if own is None else forecasts:
-        if own is not None and forecast.epsilon > own.epsilon and forecast.opens_at < own.opens_at:
+    if own is None:
+        return "."
+    for forecast in forecasts:
+        if forecast.epsilon > own.epsilon and forecast.opens_at < own.opens_at:
             factor = forecast.epsilon / own.epsilon
             return (
                 f": with {factor:.2g} times the epsilon, or about {factor:.2g} times the rows, a difference of "
@@ -290,18 +264,7 @@ def errors_on_public(model: Any, public: Public, task: str) -> dict[str, Any] | 
     """Return errors on public rows of no model and of the public model, for rows that it was not fitted to.
 
     The public model is that of the fit. Of a method that keeps none, a linear model of the public rows takes its place.
-
-    Parameters
-    ----------
-    model : fitted estimator
-    public : Public
-        Labelled.
-    task : {"regression", "classification"}
-
-    Returns
-    -------
-    errors : dict or None
-        From `held_out_errors`; None if there are too few public rows.
+    None if there are too few public rows.
     """
     summary: FitSummary = model.summary()
     name = "linear model of the public rows"
@@ -319,26 +282,19 @@ def errors_on_public(model: Any, public: Public, task: str) -> dict[str, Any] | 
 
 
 def fit_in_words(
-    model: Any, public: Public | None, comparison: Mapping[str, Any] | None, forecasts: Sequence[Forecast]
+    summary: FitSummary,
+    model: Any,
+    public: Public | None,
+    comparison: Mapping[str, Any] | None,
+    forecasts: Sequence[Forecast],
 ) -> list[str]:
-    """Return sentences on one fit, made from public rows and from releases alone: no private row is read.
-
-    Parameters
-    ----------
-    model : fitted estimator
-    public : Public or None
-    comparison : mapping or None
-        From `errors_on_public`.
-    forecasts : sequence of Forecast
-        From `forecasts_of_fit`.
-    """
-    summary: FitSummary = model.summary()
+    """Return sentences on one fit, made from public rows and from releases alone: no private row is read."""
     spent = summary.receipt.epsilon > 0
     sentences = [_public_part(public, comparison)]
     if summary.people is not None:
         sentences = [_people_part(summary)]
     elif public is not None and public.y is not None:
-        sentences.append(_private_part(model, summary, public, spent=spent))
+        sentences.append(_private_part(summary, model, public, spent=spent))
     elif spent:
         sentences.append("Everything the model knows about the label comes from noisy releases of the private rows.")
     else:
@@ -405,12 +361,12 @@ def _public_part(public: Public | None, comparison: Mapping[str, Any] | None) ->
     )
 
 
-def _private_part(model: Any, summary: FitSummary, public: Public, *, spent: bool) -> str:
+def _private_part(summary: FitSummary, model: Any, public: Public, *, spent: bool) -> str:
     if not spent:
         return (
             "The private rows brought nothing: the budget is too small for their number. The model is the public one."
         )
-    start, X = public_model_of(model, public), np.asarray(public.X, dtype=np.float64)
+    start, X = public_model_of(summary, model, public), np.asarray(public.X, dtype=np.float64)
     if summary.classifies:
         change = float(np.mean(np.abs(model.predict_proba(X) - start.predict_proba(X)).sum(axis=1) / 2))
         how = f"the predicted probabilities by {change:.1%} on average (total variation)"
@@ -430,11 +386,10 @@ def _private_part(model: Any, summary: FitSummary, public: Public, *, spent: boo
     return f"{opened}On public rows, the private correction changes {how}.{labels}"
 
 
-def public_model_of(model: Any, public: Public) -> Any:
+def public_model_of(summary: FitSummary, model: Any, public: Public) -> Any:
     """Return the model of the labelled public rows alone: the one that the fit kept, or else a new fit."""
-    start = model.summary().public_model
-    if start is not None:
-        return start
+    if summary.public_model is not None:
+        return summary.public_model
     # Public rows are passed as private ones; the budget is too small for any of them to be read.
     X, y = np.asarray(public.X), np.asarray(public.y)
     return clone(model).set_params(**PUBLIC_ONLY_BUDGET).fit(X[:2].copy(), y[:2], public=public)

@@ -16,13 +16,7 @@ from dpadapt.report.charts import spending_chart
 
 
 def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
-    """Return the contents of the page.
-
-    Parameters
-    ----------
-    ledger : Ledger
-    name : str
-        What the ledger is called: its file, or its address without a password.
+    """Return the contents of the page; `name` is the ledger's file, or its address without a password.
 
     Examples
     --------

@@ -61,16 +61,7 @@ def beside(forecasts: Sequence[Forecast], unit: str = "row") -> Preview:
 class Part:
     """The rehearsal of one method; all parts have the same splits and epsilons.
 
-    Parameters
-    ----------
-    key : str
-        "together" for the default method with public rows, "private only" for it without, else any name.
-    name : str
-        Its name in tables and plots.
-    method : str
-    public : bool
-        Whether the method was given public rows.
-    rehearsal : Rehearsal
+    `key` is "together" for the default method with public rows, "private only" for it without, else any name.
     """
 
     key: str
@@ -117,13 +108,7 @@ def rehearsal_chart(parts: Sequence[Part]) -> LineChart:
 def compared_rehearsals(parts: Sequence[Part], n_private: int, split_by: str | None) -> Preview:
     """Return rehearsals of several methods as one preview, a row for each; the default method comes first.
 
-    Parameters
-    ----------
-    parts : sequence of Part
-    n_private : int
-        Rows of the planned private table.
-    split_by : str or None
-        The column along which the public table was split.
+    `n_private` is how many private rows are planned, `split_by` the column along which the public table was split.
     """
     first, panel = parts[0].rehearsal, rehearsal_panel(parts)
     repeats = len(first.public_only)
@@ -216,15 +201,8 @@ Curve = Mapping[str, Any]
 def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) -> list[str]:
     """Return a comparison of each method with the private rows alone and with the public rows alone.
 
-    The last sentence says what "clearly" means.
-
-    Parameters
-    ----------
-    levels : sequence of mapping
-        With ``key`` ("public only" and, if there is one, "not private"), ``values`` and ``mean``.
-    curves : sequence of mapping
-        With ``key`` ("private only" for one of them), ``method``, ``public`` and ``points``, each with ``x`` (epsilon),
-        ``values`` (one per seed) and ``mean``.
+    The last sentence says what "clearly" means. The `key` of a level is "public only" or "not private"; one of the
+    curves has the key "private only". Values over splits stand under ``values``, epsilons under ``x``.
 
     Examples
     --------

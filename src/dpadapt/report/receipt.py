@@ -1,7 +1,7 @@
 """A receipt in words: the guarantee, the facts, and a one-page statement about a saved model for a privacy officer."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpadapt import __version__
@@ -114,15 +114,8 @@ _FOLDER = {
 def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version: str = __version__) -> dict[str, Any]:
     """Return the contents of the statement: headings with paragraphs and lists.
 
-    Parameters
-    ----------
-    receipt : Receipt
-    dataset : str
-        Name of the private data set.
-    method : str
-        What was fitted, in words.
-    version : str
-        Version of dpadapt that made the model.
+    `method` says in words what was fitted to the private data set `dataset`, `version` is that of dpadapt that made the
+    model.
 
     Examples
     --------
@@ -132,6 +125,48 @@ def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version:
     ['What is protected', 'How strong the protection is']
     """
     facts = receipt_facts(receipt)
+    sections = [
+        _section("What is protected", _protection(receipt, dataset)),
+        _section("How strong the protection is", _strength(receipt, facts["cost"])),
+        _section(
+            "What left the private data",
+            [
+                "Only these statistics, each with random noise whose size was fixed before it was drawn. Everything "
+                "else in the model was computed from them and from public data."
+            ],
+            facts["released"] or ["nothing"],
+        ),
+        _section(
+            "What is assumed to be public",
+            ["The guarantee does not cover these facts. Check that each may be known."],
+            list(receipt.assumptions) or ["nothing"],
+        ),
+        _section(
+            "What the model's folder contains",
+            ["No private row, and nothing computed from private rows without noise."],
+            [f"{name}: {what}" for name, what in _FOLDER.items()],
+        ),
+        _section("How to verify this without the data", _verification(receipt, facts["verification"])),
+        _section(
+            "What is not covered",
+            [
+                "Public rows are not protected. Patterns that hold for many people are meant to be learned, and may "
+                "say something true about a person who was not in the data. Copies of the private file, access to the "
+                "machine and other models made from the same rows are outside this statement; a ledger adds up the "
+                "cost of several fits.",
+            ],
+        ),
+    ]
+    if facts["warnings"]:
+        sections.insert(0, _section("Warnings", facts["warnings"]))
+    return {"dataset": dataset, "method": method, "made_by": version, "version": __version__, "sections": sections}
+
+
+def _section(heading: str, paragraphs: Sequence[str], items: Sequence[str] = ()) -> dict[str, Any]:
+    return {"heading": heading, "paragraphs": list(paragraphs), "items": list(items)}
+
+
+def _protection(receipt: Receipt, dataset: str) -> list[str]:
     unit = "row" if receipt.unit == "row" else "person (all rows with one id)"
     protected = [
         f"The private data set is {dataset!r}. The privacy unit is one {unit}. Neighbouring data sets, between which "
@@ -143,62 +178,30 @@ def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version:
             "Rows are protected, not persons: if somebody has k rows, epsilon for that person is about k times as "
             "large. Where persons have several rows, fit with --person."
         )
-    strength = [f"{facts['cost']}: {receipt.meaning}."]
-    usable = not receipt.seeded and math.isfinite(receipt.epsilon)
-    if usable:
-        strength.append(
-            f"For any fact that an observer may conclude from the model, the odds of that conclusion change by a "
-            f"factor of at most {math.exp(min(receipt.epsilon, 700.0)):.3g} (e to the power of epsilon) whether or "
-            f"not one {receipt.unit} is used, except with probability {receipt.delta:.3g} (delta)."
-        )
-    strength += guarantee_in_words(receipt)[: 1 if usable else None]
-    sections: list[dict[str, Any]] = [
-        {"heading": "What is protected", "paragraphs": protected, "items": []},
-        {"heading": "How strong the protection is", "paragraphs": strength, "items": []},
-        {
-            "heading": "What left the private data",
-            "paragraphs": [
-                "Only these statistics, each with random noise whose size was fixed before it was drawn. Everything "
-                "else in the model was computed from them and from public data."
-            ],
-            "items": facts["released"] or ["nothing"],
-        },
-        {
-            "heading": "What is assumed to be public",
-            "paragraphs": ["The guarantee does not cover these facts. Check that each may be known."],
-            "items": list(receipt.assumptions) or ["nothing"],
-        },
-        {
-            "heading": "What the model's folder contains",
-            "paragraphs": ["No private row, and nothing computed from private rows without noise."],
-            "items": [f"{name}: {what}" for name, what in _FOLDER.items()],
-        },
-        {
-            "heading": "How to verify this without the data",
-            "paragraphs": [
-                f"A second accountant ({facts['verification']['accountant']}) recomputed the cost from the list of "
-                f"releases: epsilon is at least {facts['verification']['lower']:.4g} and, by a loose bound, at most "
-                f"{facts['verification']['upper']:.4g}. The receipt states {receipt.epsilon:.4g}; a number below the "
-                f"first would have been refused.",
-                "To repeat it: dpadapt statement MODEL/ on any machine. To attack the method with made-up rows and see "
-                "that the stated epsilon is not refuted: dpadapt audit MODEL/. Neither needs the private data.",
-            ],
-            "items": [],
-        },
-        {
-            "heading": "What is not covered",
-            "paragraphs": [
-                "Public rows are not protected. Patterns that hold for many people are meant to be learned, and may "
-                "say something true about a person who was not in the data. Copies of the private file, access to the "
-                "machine and other models made from the same rows are outside this statement; a ledger adds up the "
-                "cost of several fits.",
-            ],
-            "items": [],
-        },
+    return protected
+
+
+def _strength(receipt: Receipt, cost: str) -> list[str]:
+    strength = [f"{cost}: {receipt.meaning}."]
+    if receipt.seeded or math.isinf(receipt.epsilon):
+        return strength + guarantee_in_words(receipt)
+    return [
+        *strength,
+        f"For any fact that an observer may conclude from the model, the odds of that conclusion change by a "
+        f"factor of at most {math.exp(min(receipt.epsilon, 700.0)):.3g} (e to the power of epsilon) whether or "
+        f"not one {receipt.unit} is used, except with probability {receipt.delta:.3g} (delta).",
+        guarantee_in_words(receipt)[0],
     ]
-    if facts["warnings"]:
-        sections.insert(0, {"heading": "Warnings", "paragraphs": facts["warnings"], "items": []})
-    return {"dataset": dataset, "method": method, "made_by": version, "version": __version__, "sections": sections}
+
+
+def _verification(receipt: Receipt, bounds: Mapping[str, Any]) -> list[str]:
+    return [
+        f"A second accountant ({bounds['accountant']}) recomputed the cost from the list of releases: epsilon is at "
+        f"least {bounds['lower']:.4g} and, by a loose bound, at most {bounds['upper']:.4g}. The receipt states "
+        f"{receipt.epsilon:.4g}; a number below the first would have been refused.",
+        "To repeat it: dpadapt statement MODEL/ on any machine. To attack the method with made-up rows and see "
+        "that the stated epsilon is not refuted: dpadapt audit MODEL/. Neither needs the private data.",
+    ]
 
 
 def statement_text(summary: Mapping[str, Any]) -> str:
