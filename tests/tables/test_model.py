@@ -55,13 +55,17 @@ PUBLIC, PRIVATE, NEW = visits(300, 1), visits(500, 2, shift=100), visits(40, 3, 
 SCHEMA = Schema.infer(PUBLIC, dataset="visits")
 
 
+# Linear public models are fitted quickly; the blend with boosting is the matter of tests/transfer.
+QUICK = {"epsilon": 1.0, "random_state": 0, "public_model": "linear"}
+
+
 def regressor(**params):
-    estimator = PrivateTransferRegressor(**{"epsilon": 1.0, "random_state": 0, **params})
+    estimator = PrivateTransferRegressor(**{**QUICK, **params})
     return TableModel(estimator, SCHEMA, label="cost")
 
 
 def classifier(**params):
-    estimator = PrivateTransferClassifier(**{"epsilon": 1.0, "random_state": 0, **params})
+    estimator = PrivateTransferClassifier(**{**QUICK, **params})
     return TableModel(estimator, SCHEMA, label="ill")
 
 
