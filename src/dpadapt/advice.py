@@ -8,11 +8,12 @@ beside them.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.isotonic import isotonic_regression
@@ -68,14 +69,14 @@ class Candidate:
     params : dict
         Parameters of the estimator that differ from the defaults.
     ratios : ndarray of shape (n_splits, n_epsilons)
-        Error over that of the public model alone. The first split is random.
+        Error over that of the public model alone. The first split is random. Empty before the rehearsal.
     """
 
     name: str
     method: Method
     use_public: bool
     params: dict[str, Any]
-    ratios: NDArray[np.float64]
+    ratios: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 0)))
 
     @property
     def expected(self) -> NDArray[np.float64]:
@@ -179,10 +180,6 @@ def advise(
     done : callable, optional
         Called with a few words after each rehearsal.
 
-    Returns
-    -------
-    Advice
-
     Examples
     --------
     >>> import pandas as pd
@@ -194,66 +191,70 @@ def advise(
     ('gain', 'row', 1e-06)
     """
     n_private = checks.count(n_private, "n_private", least=2)
-    if not np.iterable(epsilons) or not len(list(epsilons)):
-        raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
-    tried = tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
+    tried = _checked_epsilons(epsilons)
     known = Schema.infer(public) if schema is None else schema
     known = known if person is None else known.ignoring(person)
-    kind = _task_of(known, label) if task is None else task
-    if kind not in ("regression", "classification"):
-        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
-    method = find(None, kind)
-    unit: Literal["row", "person"] = "row" if person is None and not (rows_per_person or 1) > 1 else "person"
-    setting: dict[str, Any] = {"adjacency": "add-remove" if secret_size else "zero-out"}
-    if secret_size:
-        setting["n_rows"] = n_private
-    delta = _advised_delta(n_private)
-    model = TableModel(method.estimator(delta=delta, **setting), known, label=label)
+    kind = _task_of(known, label, task)
+    setting: dict[str, Any] = {"delta": _advised_delta(n_private), "adjacency": "zero-out"}
+    setting |= {"adjacency": "add-remove", "n_rows": n_private} if secret_size else {}
+    model = TableModel(find(None, kind).estimator(**setting), known, label=label, person=person)
     rows = model.encode_public(public)
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
-    names: tuple[str, ...] = (RANDOM,)
-    candidates: tuple[Candidate, ...] = ()
-    fewer = False
-    if rows.y is not None and len(rows.y) >= _LEAST_PUBLIC_ROWS:
-        random = np.random.default_rng(random_state)
-        rows = _sampled(rows, random)
-        keys = shift_columns(rows, known, label, split_by)
-        names = (RANDOM, *(f"along {name}" for name in keys))
-        candidates, fewer = _rehearsed(
-            _ways(kind, same_population), model, rows, list(keys.values()), min(n_units, _MOST_REHEARSED_ROWS),
-            tried, random, done,
-        )  # fmt: skip
+    ways = _ways(kind, same_population)
+    splits, candidates, fewer = _rehearsed(ways, setting, model, rows, split_by, n_units, tried, random_state, done)
+    advice = _decided(kind, setting, model, n_private, n_units, tried, splits, candidates)
+    if (rows_per_person or 1) > 1:
+        advice = replace(advice, unit="person")
+    return _in_words(advice, rows, person, fewer=fewer)
+
+
+def _decided(
+    task: Literal["regression", "classification"],
+    setting: Mapping[str, Any],
+    model: TableModel,
+    n_private: int,
+    n_units: int,
+    epsilons: tuple[float, ...],
+    splits: tuple[str, ...],
+    candidates: tuple[Candidate, ...],
+) -> Advice:
+    """Return the advice without words: the method, the epsilon, and the model with both."""
     chosen = None if not candidates else _preferred(candidates)
-    epsilon, verdict = _recommended(tried, chosen)
+    epsilon, verdict = _recommended(epsilons, chosen)
     if chosen is not None:
-        params = {**setting, "delta": delta, "epsilon": epsilon, **chosen.params}
-        model = TableModel(chosen.method.estimator(**params), known, label=label, person=person)
-    else:
-        model.set_params(estimator__epsilon=epsilon, person=person)
-    advice = Advice(
+        model.estimator = chosen.method.estimator(**setting, **chosen.params)
+    return Advice(
         title="Advice from public rows, nothing spent",
         headline=VERDICTS[verdict],
-        task=kind,
-        unit=unit,
-        adjacency=str(setting["adjacency"]),
-        delta=delta,
+        task=task,
+        unit="row" if model.person is None else "person",
+        adjacency=setting["adjacency"],
+        delta=setting["delta"],
         n_private=n_private,
         n_units=n_units,
-        epsilons=tried,
-        splits=names,
+        epsilons=epsilons,
+        splits=splits,
         candidates=candidates,
         verdict=verdict,
         epsilon=epsilon,
         chosen=chosen,
-        model=model,
+        model=model.set_params(estimator__epsilon=epsilon),
     )
-    return _in_words(advice, rows, person, fewer=fewer)
 
 
-def _task_of(schema: Schema, label: str) -> Literal["regression", "classification"]:
-    """Return what the type of the label's column suggests."""
+def _checked_epsilons(epsilons: Any) -> tuple[float, ...]:
+    """Return the budgets to compare, each once."""
+    if not np.iterable(epsilons) or not len(list(epsilons)):
+        raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
+    return tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
+
+
+def _task_of(schema: Schema, label: str, task: Any) -> Literal["regression", "classification"]:
+    """Return the task that was asked for, or what the type of the label's column suggests."""
+    if task not in (None, "regression", "classification"):
+        raise ValueError(f"task must be 'regression' or 'classification', got {task!r}.")
     column = schema.column(label)
-    return "classification" if isinstance(column, Category) else "regression"
+    return task or ("classification" if isinstance(column, Category) else "regression")
 
 
 def _advised_delta(n: int) -> float:
@@ -293,17 +294,7 @@ def shift_columns(
     Of many numbers those are taken that stand at equal distances in the order of their correlation with the label, so
     that mild and strong differences are among them.
     """
-    frame = rows.table.frame
-    dates: dict[str, NDArray[np.float64]] = {}
-    numbers: dict[str, NDArray[np.float64]] = {}
-    for column in schema.columns:
-        if column.name == label or column.name not in frame.columns:
-            continue
-        if isinstance(column, Date):
-            dates[column.name] = parse_days(frame[column.name], column.format)
-        elif isinstance(column, Number) or column.name == split_by:
-            timed = not _WORDS_FOR_TIMES.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
-            (dates if timed else numbers)[column.name] = parse_numbers(frame[column.name])
+    dates, numbers = _sortable_columns(rows.table.frame, schema, label, split_by)
     if split_by is not None and split_by not in {**dates, **numbers}:
         raise ValueError(f"split_by: the public table has no column {split_by!r} with numbers or dates.")
     first = {} if split_by is None else {split_by: {**dates, **numbers}[split_by]}
@@ -328,6 +319,23 @@ def shift_columns(
     places = np.unique(np.linspace(0, max(len(order) - 1, 0), min(left, len(order))).round().astype(int))
     usable |= {order[place]: others[order[place]] for place in places}
     return {name: _filled(values) for name, values in list(usable.items())[:_MOST_SHIFTS]}
+
+
+def _sortable_columns(
+    frame: pd.DataFrame, schema: Schema, label: str, split_by: str | None
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
+    """Return the columns of dates and times, and the other columns of numbers, with a number for each row."""
+    dates: dict[str, NDArray[np.float64]] = {}
+    numbers: dict[str, NDArray[np.float64]] = {}
+    for column in schema.columns:
+        if column.name == label or column.name not in frame.columns:
+            continue
+        if isinstance(column, Date):
+            dates[column.name] = parse_days(frame[column.name], column.format)
+        elif isinstance(column, Number) or column.name == split_by:
+            timed = not _WORDS_FOR_TIMES.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
+            (dates if timed else numbers)[column.name] = parse_numbers(frame[column.name])
+    return dates, numbers
 
 
 def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -356,57 +364,53 @@ def _correlation(values: NDArray[np.float64], target: NDArray[np.float64]) -> fl
     return abs(float(ranks[0] @ ranks[1])) / scale if scale > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A way to fit that is rehearsed."""
-
-    name: str
-    method: Method
-    use_public: bool
-    params: dict[str, Any]
-
-
-def _ways(task: Literal["regression", "classification"], same_population: bool) -> list[_Way]:
+def _ways(task: Literal["regression", "classification"], same_population: bool) -> list[Candidate]:
     """Return the ways to fit; the default comes first."""
     default = find(None, task)
     plain = find("linear" if task == "regression" else "logistic", task)
-    ways = [_Way("the default, transfer with a gate", default, True, {})]
+    ways = [Candidate("the default, transfer with a gate", default, True, {})]
     if same_population:
-        ways.append(_Way("transfer from the same population", default, True, {"prior": "same-population"}))
+        ways.append(Candidate("transfer from the same population", default, True, {"prior": "same-population"}))
     return [
         *ways,
-        _Way(f"{plain.name}, started from the public model", plain, True, {}),
-        _Way("the private rows alone", plain, False, {}),
+        Candidate(f"{plain.name}, started from the public model", plain, True, {}),
+        Candidate("the private rows alone", plain, False, {}),
     ]
 
 
 def _rehearsed(
-    ways: Sequence[_Way],
+    ways: Sequence[Candidate],
+    setting: Mapping[str, Any],
     model: TableModel,
     rows: EncodedRows,
-    keys: Sequence[NDArray[np.float64]],
-    n_private: int,
+    split_by: str | None,
+    n_units: int,
     epsilons: Sequence[float],
-    random: np.random.Generator,
+    random_state: int | None,
     done: Callable[[str], None] | None,
-) -> tuple[tuple[Candidate, ...], bool]:
-    """Return each way with its ratios, and whether there were too few rows."""
+) -> tuple[tuple[str, ...], tuple[Candidate, ...], bool]:
+    """Return the splits, each way with its ratios (none without enough labels), and whether rows were too few."""
+    if rows.y is None or len(rows.y) < _LEAST_PUBLIC_ROWS:
+        return (RANDOM,), (), False
+    random = np.random.default_rng(random_state)
+    rows = _sampled(rows, random)
+    columns = shift_columns(rows, model.schema, str(model.label), split_by)
     seed = int(random.integers(2**31))
     candidates: list[Candidate] = []
     alone: list[float] = []
     fewer = False
     for way in ways:
-        estimator = TableModel(
-            way.method.estimator(**_shared(model, way)), model.schema, label=model.label
-        ).configured()
+        known = way.method.estimator().get_params(deep=False)
+        params = {name: value for name, value in setting.items() if name in known} | way.params
+        estimator = TableModel(way.method.estimator(**params), model.schema, label=model.label).configured()
         results: list[Rehearsal] = []
-        for key in (None, *keys):
+        for key in (None, *columns.values()):
             # Equal seeds give all ways the same splits.
             results.append(
                 rehearse(
                     estimator,
                     rows.declared,
-                    n_private,
+                    min(n_units, _MOST_REHEARSED_ROWS),
                     epsilons=epsilons,
                     repeats=_RANDOM_SPLITS if key is None else 1,
                     split_by=key,
@@ -419,16 +423,9 @@ def _rehearsed(
         # All are compared with what the default way gives without any budget: the public model.
         alone = alone or [float(np.mean(result.public_only)) for result in results]
         ratios = [np.mean(r.errors, axis=0) / max(base, 1e-300) for r, base in zip(results, alone, strict=True)]
-        candidates.append(Candidate(way.name, way.method, way.use_public, way.params, np.array(ratios)))
+        candidates.append(replace(way, ratios=np.array(ratios)))
         fewer = any(result.fewer_rows for result in results)
-    return tuple(candidates), fewer
-
-
-def _shared(model: TableModel, way: _Way) -> dict[str, Any]:
-    """Return the parameters of the setting that the method has, and those of the way."""
-    known = way.method.estimator().get_params(deep=False)
-    setting = {name: getattr(model.estimator, name) for name in ("delta", "adjacency", "n_rows")}
-    return {**{name: value for name, value in setting.items() if name in known}, **way.params}
+    return (RANDOM, *(f"along {name}" for name in columns)), tuple(candidates), fewer
 
 
 def _preferred(candidates: Sequence[Candidate]) -> Candidate:
