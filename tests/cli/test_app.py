@@ -35,9 +35,16 @@ def test_every_command_has_a_purpose_and_an_example(run, command):
     assert f"dpadapt {' '.join(command)}" in outcome.out
 
 
-def test_every_method_of_the_table_is_in_the_help_of_fit(run):
-    help_text = " ".join(run("fit", "--help").out.split())
-    assert all(method.name in help_text for method in METHODS)
+def test_the_help_of_fit_has_two_screens_and_the_products_and_method_help_lists_all(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    help_text = run("fit", "--help").out
+    assert len(help_text.splitlines()) <= 80
+    for method in METHODS:
+        assert (method.name in help_text) is not method.published
+    for command in ("fit", "request"):
+        outcome = run(command, "--method", "help")
+        assert outcome.code == 0
+        assert all(f"{method.name} ({method.task}): {method.summary}" in outcome.out for method in METHODS)
 
 
 @pytest.mark.parametrize(

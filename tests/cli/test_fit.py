@@ -571,8 +571,8 @@ def test_without_people_it_is_a_model_of_the_private_rows(run, site):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"agents_epsilon": 1}, "Name their file with --agents"),
-        ({"agents": "people"}, "--agents-epsilon must be given"),
+        ({"agents_epsilon": 1}, "--agents-epsilon goes with --agents"),
+        ({"agents": "people"}, "--agents goes with --agents-epsilon"),
         ({"agents": "people", "agents_epsilon": 0}, "--agents-epsilon must be a positive number"),
         ({"agents": "people", "agents_epsilon": 1, "method": "logistic"}, "does not ask people"),
         ({"public": "people"}, "not by public rows"),
@@ -634,7 +634,7 @@ def test_tasks_may_be_ignored_in_the_schema(surveyed, run):
         ({"method": "subspace", "tasks": "ward"}, "has no such column"),
         ({"method": "subspace", "tasks": "region"}, "a column of their own"),
         ({"method": "subspace", "tasks": "cost"}, "a column of their own"),
-        ({"method": "subspace", "tasks": "hospital", "public": None}, "Give them with --public"),
+        ({"method": "subspace", "tasks": "hospital", "public": None}, "--tasks goes with --public"),
         ({"method": "transfer", "tasks": "hospital"}, "makes no use of tasks"),
     ],
 )
@@ -799,15 +799,15 @@ def test_classes_can_count_differently_and_begin_at_a_threshold(run, site):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"weight": "bmi"}, "--max-weight must be given with --weight"),
-        ({"max_weight": 3}, "Name their column with --weight"),
+        ({"weight": "bmi"}, "--weight goes with --max-weight"),
+        ({"max_weight": 3}, "--max-weight goes with --weight"),
         ({"weight": "bmi", "max_weight": -1}, "max_weight must be a positive number"),
         ({"weight": "bmi", "max_weight": 3, "mean_weight": 4}, "mean_weight must be at most max_weight"),
         ({"weight": "cost", "max_weight": 3}, "this is the column to predict"),
         ({"weight": "nothing", "max_weight": 3}, "no column 'nothing'"),
-        ({"weight": "bmi", "max_weight": 3, "method": "private-mixture"}, "takes no sample weights"),
-        ({"class_weight": "balanced"}, "are for --task classification"),
-        ({"threshold": "0.2"}, "are for --task classification"),
+        ({"weight": "bmi", "max_weight": 3, "method": "private-mixture"}, "--max-weight: the method private-mixture"),
+        ({"class_weight": "balanced"}, "--class-weight is for --task classification"),
+        ({"threshold": "0.2"}, "--threshold is for --task classification"),
         ({"label": "ill", "task": "classification", "class_weight": "2=3"}, "--class-weight must be balanced, or"),
         ({"label": "ill", "task": "classification", "class_weight": "1:3"}, "--class-weight must be balanced, or"),
         ({"label": "ill", "task": "classification", "threshold": "2"}, "decision_threshold must lie in"),

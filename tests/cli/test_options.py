@@ -1,7 +1,20 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the one place where an option of `dpadapt fit` is declared."""
 
-from dpadapt.cli.options import AdjacencyName, parse_epsilons
+import tomllib
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from refusals import refused
+
+from dpadapt import persist
+from dpadapt.accounting.ledger import Ledger
+from dpadapt.cli import app as commands
+from dpadapt.cli import fit, request
+from dpadapt.cli.options import AdjacencyName, FitOptions, Use, flag_of, parse_epsilons, uses
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.methods import METHODS
 
 
 def test_adjacency_choices_are_those_of_the_library():
@@ -10,3 +23,97 @@ def test_adjacency_choices_are_those_of_the_library():
 
 def test_budgets_are_sorted_and_listed_once():
     assert parse_epsilons("3, 1,0.3,1") == [0.3, 1.0, 3.0]
+
+
+@pytest.fixture
+def asked(run, site):
+    path = site.folder / "request.toml"
+    assert run(*site.before("request", rows=None, epsilon=0.5, out=path)).code == 0
+    return path
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Declare one more option in the one place, and mount the commands anew."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Planted(FitOptions):
+        prior: Annotated[str | None, typer.Option(help="What is known."), Use(parameter="prior")] = None
+
+    for module in ("options", "fit", "request"):
+        monkeypatch.setattr(f"dpadapt.cli.{module}.FitOptions", Planted)
+    app = typer.Typer()
+    fit.mount(app)
+    request.mount(app)
+    monkeypatch.setattr(commands, "app", app)
+
+
+def test_an_option_that_is_declared_in_one_place_reaches_the_estimator_and_the_request(run, site, planted):
+    asked = site.folder / "asked.toml"
+    assert run(*site.before("request", epsilon=0.5, rows=None, prior="same-population", out=asked)).code == 0
+    assert tomllib.loads(asked.read_text())["fit"]["prior"] == "same-population"
+    by_request = site.fit(schema=None, task=None, label=None, epsilon=None, delta=None, request=asked)
+    refused(run(*by_request, "--yes", "--prior", "shifted"), "--prior shifted: the request")
+    assert site.untouched()
+    assert run(*by_request, "--yes").code == 0
+    assert persist.load(site.out).model.estimator.prior == "same-population"
+    before = Ledger.open(site.ledger).n_charges
+    refused(run(*site.fit(prior="nonsense", public=site.folder / "missing.csv")), "prior must be one of")
+    refused(
+        run(*site.fit(prior="same-population", method="private-mixture")),
+        "--prior: the method private-mixture has no such",
+    )
+    assert Ledger.open(site.ledger).n_charges == before
+
+
+def test_an_option_or_a_key_that_is_declared_nowhere_is_refused(run, site, asked):
+    by_request = site.fit(schema=None, task=None, label=None, epsilon=None, delta=None, request=asked)
+    refused(run(*by_request, "--yes", "--prior", "nonsense"), "--prior")
+    asked.write_text(asked.read_text().replace("[fit]", '[fit]\nprior = "shifted"'))
+    refused(run(*by_request, "--yes"), "unknown key 'prior' in [fit]")
+    assert site.untouched()
+
+
+# Values of options that are not their defaults.
+VALUES = {
+    "rows": 600,
+    "clusters": 3,
+    "seed": 1,
+    "weight": "bmi",
+    "max_weight": 9,
+    "mean_weight": 2,
+    "class_weight": "balanced",
+    "threshold": 0.3,
+    "intervals": None,
+    "tasks": "region",
+    "agents": "a.csv",
+    "agents_epsilon": 1,
+    "label": "cost",
+}
+NEEDED_BESIDE = {
+    "rows": {"adjacency": "add-remove"},
+    "max_weight": {"weight": "bmi"},
+    "mean_weight": {"weight": "bmi", "max_weight": 9},
+}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.name}-{method.task}")
+def test_a_method_refuses_the_options_that_it_does_not_know_before_anything_is_read(run, site, method, monkeypatch):
+    def fail(*_args, **_options):
+        raise AssertionError("a table was read")
+
+    monkeypatch.setattr("dpadapt.cli.inputs.table_chunks", fail)
+    monkeypatch.setattr("dpadapt.cli.inputs.read_table", fail)
+    known = method.estimator().get_params(deep=False)
+    label = {"regression": "cost", "classification": "ill", "clustering": None}[method.task]
+    good = {"task": method.task, "method": method.name, "label": label}
+    good |= {"public": None} if method.beside == "agents" else {}
+    good |= {"clusters": 3} if method.task == "clustering" else {}
+    for name, use in uses(FitOptions).items():
+        if name not in VALUES or (method.task in use.tasks and (not use.parameter or use.parameter in known)):
+            continue
+        beside = NEEDED_BESIDE.get(name, {}) if method.task in use.tasks else {}
+        flags = ["--intervals"] if name == "intervals" else []
+        outcome = run(*site.fit(**good | beside | {name: VALUES[name]}), *flags)
+        refused(outcome, "weight" if name == "mean_weight" else flag_of(name))
+    assert Ledger.open(site.ledger).entries == []

@@ -206,7 +206,7 @@ def test_options_that_agree_with_the_request_are_accepted(run, site, asked):
         ("epsilon = 0.5", "epsilon = nan", "--epsilon"),
         ("epsilon = 0.5", "epsilon = inf", "--epsilon"),
         ("delta = 1e-06", "delta = 2.0", "--delta"),
-        ('task = "regression"', 'task = "prediction"', "task in [fit] must be one of"),
+        ('task = "regression"', 'task = "prediction"', "task in [fit]: expected one of"),
         ('method = "linear"', 'method = "magic"', "--method"),
         ('label = "cost"', 'label = "income"', "--label"),
         ('label = "cost"', "label = 3", "label in [fit]: expected a text"),

@@ -17,6 +17,8 @@ from dpadapt.cli.options import (
     SchemaOption,
     TaskName,
     TaskOption,
+    check_method_delta,
+    chosen_method,
     parse_epsilons,
     teach,
 )
@@ -68,14 +70,14 @@ def _forecast(
 ) -> None:
     """Check everything, then forecast, print and write a page."""
     from dpadapt import checks
-    from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
+    from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.report.previews import beside, forecast_page, forecasts_at
     from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
     method = chosen_method(None, task.value)
-    check_delta(delta, "--delta", method)
+    check_method_delta(delta, "--delta", method)
     checks.count(rows, "--rows")
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
@@ -144,14 +146,14 @@ def _rehearse(
     import numpy as np
 
     from dpadapt import checks
-    from dpadapt.cli.inputs import check_delta, chosen_method, read_public, table_model
+    from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.demo.side_by_side import compared
     from dpadapt.report.previews import compared_rehearsals, rehearsal_page
     from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
-    check_delta(delta, "--delta", chosen_method(None, task.value))
+    check_method_delta(delta, "--delta", chosen_method(None, task.value))
     checks.count(rows, "--rows", least=10)
     checks.count(repeats, "--repeats")
     if seed is not None:

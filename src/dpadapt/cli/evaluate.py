@@ -1,5 +1,6 @@
 """`dpadapt evaluate`: how good a model is on private rows, charged to their ledger."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,20 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadapt.cli.options import (
-    AdjacencyName,
-    AdjacencyOption,
-    AllowanceOption,
-    DatasetOption,
-    EncodingOption,
     Json,
+    SpendingOptions,
+    Use,
+    add_command,
+    check_delta,
+    check_positive,
     teach,
 )
-from dpadapt.cli.screen import Incomplete, console, print_json, reason, say, working
+from dpadapt.cli.screen import console, print_json, say, working
+from dpadapt.cli.spending import LedgerPlan, Spending, charge_in_words, plan_spending
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
-    from dpadapt.accounting.places import Place
-    from dpadapt.cli.budget import LedgerPlan
     from dpadapt.evaluation import Evaluation
     from dpadapt.persist import Saved
     from dpadapt.tables import TableModel
@@ -59,124 +59,83 @@ class MetricName(StrEnum):
     auc = "auc"
 
 
-def mount(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("evaluate", help=_HELP)(_evaluate)
+@dataclass(frozen=True, kw_only=True)
+class EvaluateOptions(SpendingOptions):
+    """Options of `dpadapt evaluate`."""
 
-
-def _evaluate(
-    model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
-    private: Annotated[
-        Path, typer.Option(help="Private rows with labels: a CSV or Parquet file, or a folder of them.")
-    ],
-    epsilon: Annotated[float, typer.Option(help="What this evaluation costs. Positive; smaller is more private.")],
+    model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit."), Use()]
     metric: Annotated[
         MetricName | None,
         typer.Option(help="Default: accuracy of a classification, squared error of a regression."),
-    ] = None,
+        Use(),
+    ] = None
     delta: Annotated[
         float,
         typer.Option(
             help="Positive: Gaussian noise, not Laplace. A ledger with many Gaussian charges has more room for it."
         ),
-    ] = 0.0,
+        Use(check=check_delta),
+    ] = 0.0
     error_bound: Annotated[
         float | None,
         typer.Option(
             help="The largest loss of a row that counts: an absolute error, or a log-loss. Default: from public rows "
             "or the schema; for a log-loss, that of a probability of 1%."
         ),
-    ] = None,
+        Use(check=check_positive),
+    ] = None
     public: Annotated[
-        Path | None, typer.Option(help="Public rows, which only set the error bound or the bins of scores.")
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            help="Ledger of the private rows: a file, or postgresql://user@host/database. Default: the one beside "
-            "their file."
-        ),
-    ] = None,
-    dataset: DatasetOption = None,
-    no_ledger: Annotated[
-        bool, typer.Option("--no-ledger", help="Charge no ledger: nothing then adds up what several evaluations cost.")
-    ] = False,
-    ledger_epsilon: Annotated[
-        float | None, typer.Option(help="Cap of a new ledger. Default: asked for, or three times --epsilon.")
-    ] = None,
-    allowance: AllowanceOption = None,
-    adjacency: AdjacencyOption = AdjacencyName.zero_out,
-    person: Annotated[
-        str | None,
-        typer.Option(
-            help="The column with the id of each row's person, who counts as one row. Default: single rows count. The "
-            "model does not choose it."
-        ),
-    ] = None,
-    encoding: EncodingOption = None,
-    as_json: Json = False,
-) -> None:
+        Path | None, typer.Option(help="Public rows, which only set the error bound or the bins of scores."), Use()
+    ] = None
+    as_json: Annotated[Json, Use()] = False
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    add_command(app, "evaluate", _evaluate, EvaluateOptions, help=_HELP)
+
+
+def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
     """Check everything, then charge, release and print."""
-    from dpadapt import checks
-    from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.places import data_set_name
-    from dpadapt.cli.budget import found_place, given_place
     from dpadapt.evaluation import checked_metric, evaluate
-    from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.persist import load
 
-    checks.positive(epsilon, "--epsilon")
-    checks.delta(delta, "--delta")
-    if error_bound is not None:
-        checks.positive(error_bound, "--error-bound")
-    if ledger_epsilon is not None:
-        checks.positive(ledger_epsilon, "--ledger-epsilon")
-    if no_ledger and (ledger is not None or ledger_epsilon is not None or allowance is not None):
-        raise ValueError("--no-ledger: --ledger, --ledger-epsilon and --allowance ask for a ledger. Leave one out.")
+    options = EvaluateOptions(**values)
+    options.check()
     with working("reading"):
-        of_table = _model_of_tables(model, load(model))
-        of_table.encoding = encoding
-    chosen = checked_metric(of_table, None if metric is None else metric.value)
+        of_table = _model_of_tables(options.model, load(options.model))
+        of_table.encoding = options.encoding
+    metric = checked_metric(of_table, None if options.metric is None else options.metric.value)
+    if options.error_bound is not None and metric not in ("log-loss", "squared-error"):
+        raise ValueError(f"--error-bound: {metric} has no errors to bound. Leave it out.")
+    # The model may come from somebody else: its column of ids may be another one in every row.
+    person = options.person
     if person is not None and any(column.name == person for column in of_table.schema.features(of_table.label)):
         raise ValueError(f"--person {person}: this column is a feature of the model. Name the column with the ids.")
-    unit: Any = "row" if person is None else "person"
-    plan = None
-    if not no_ledger:
-        path, link = found_place(private, given_place(ledger, dataset), new=False)
-        # The model may come from somebody else: a new ledger has the name of the file, not that of the model's rows.
-        wish = _wish(epsilon, delta, adjacency.value, unit, getattr(path, "dataset", data_set_name(private)))
-        plan = _plan(path, link, wish, ledger_epsilon, allowance)
-    known, rows = _tables(of_table, private, public, encoding)
-    charged = (
-        Ledger.of_one_fit(epsilon, delta, adjacency=Adjacency.of(adjacency.value), unit=unit)
-        if plan is None
-        else plan.open()
+    # For the same reason, a new ledger has the name of the file, not that of the model's rows.
+    name, pure = data_set_name(options.private), options.delta == 0
+    plan = plan_spending(
+        options, pure=pure, dataset=name, new=False, default_delta=_DELTA_OF_NEW_LEDGER if pure else None
     )
-    before, result = len(charged.entries), None
-    try:
+    public, rows = _tables(of_table, options)
+    with Spending("the evaluation did not end") as spending:
+        ledger = spending.open(plan, options)
         with working("evaluating"):
             result = evaluate(
                 of_table,
                 rows,
-                epsilon=epsilon,
-                metric=chosen,
-                delta=delta,
-                error_bound=error_bound,
-                public=known,
+                epsilon=options.epsilon,
+                metric=metric,
+                delta=options.delta,
+                error_bound=options.error_bound,
+                public=public,
                 persons=person,
-                ledger=charged,
+                ledger=ledger,
             )
-        _print(result, charged, plan, as_json)
-    except BaseException as error:
-        spent = _spent(charged, before)
-        if not spent:
-            raise
-        # What was paid for is shown on standard error, if it is known.
-        raise Incomplete(
-            f"the evaluation did not end ({reason(error)}). {spent}.",
-            receipt="" if result is None else str(result),
-            code=130 if isinstance(error, KeyboardInterrupt) else 1,
-        ) from None
+        # What was paid for is shown on standard error, if it can't be printed.
+        spending.receipt = str(result)
+        _print(result, ledger, plan, options.as_json)
 
 
 def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":
@@ -188,32 +147,11 @@ def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":
     return saved.model
 
 
-def _spent(ledger: "Ledger", before: int) -> str:
-    """Return what is known about the budget after an error, in words; empty if nothing was spent."""
-    try:
-        return "The budget is spent" if len(ledger.entries) > before else ""
-    except Exception:
-        return "The ledger can't be read: take the budget as spent"
-
-
-def _wish(epsilon: float, delta: float, adjacency: str, unit: Any, dataset: str) -> Any:
-    from dpadapt.cli.budget import Wish, cost_of_budget
-
-    return Wish(cost_of_budget(epsilon, delta, pure=delta == 0), epsilon, delta, adjacency, unit, dataset)
-
-
-def _plan(path: "Place", link: Path | None, wish: Any, cap: float | None, allowance: str | None) -> "LedgerPlan":
-    from dpadapt.accounting.places import ledger_exists
-    from dpadapt.cli.budget import plan_ledger
-
-    delta = None if wish.delta or ledger_exists(path) else _DELTA_OF_NEW_LEDGER
-    return plan_ledger(path, wish, epsilon=cap, delta=delta, link=link, allowance=allowance)
-
-
-def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding: str | None) -> tuple[Any, Any]:
+def _tables(of_table: "TableModel", options: EvaluateOptions) -> tuple[Any, Any]:
     """Read the public and the private table."""
     from dpadapt.tables import read_table, same_table
 
+    private, public, encoding = options.private, options.public, options.encoding
     if same_table(public, private):
         raise ValueError(
             f"--public {public}: this is the private file. Public rows are not protected: give other rows."
@@ -228,8 +166,6 @@ def _tables(of_table: "TableModel", private: Path, public: Path | None, encoding
 
 def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as_json: bool) -> None:
     """Print the result, its receipt and the state of the ledger."""
-    from dpadapt.cli.budget import charge_in_words
-
     notes = [] if plan is None else [*plan.notes, charge_in_words(plan, ledger)]
     if as_json:
         numbers = {

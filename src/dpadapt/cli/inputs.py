@@ -6,27 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpadapt import checks
 from dpadapt.cli.screen import progress_bar
 from dpadapt.inputs.sources import memory_in_bytes
 from dpadapt.inputs.spill import DEFAULT_MEMORY
-from dpadapt.methods import Method, Task, find
+from dpadapt.methods import Method
 from dpadapt.tables import EncodedRows, Schema, Table, TableModel, read_table, sampled_table, table_chunks
-
-
-def chosen_method(name: str | None, task: Task) -> Method:
-    """Return the method that --method names, or the task's default."""
-    try:
-        return find(name, task)
-    except ValueError as error:
-        raise ValueError(f"--method: {error}") from None
-
-
-def check_delta(delta: float, option: str, method: Method) -> None:
-    """Require 0 < delta < 1, or 0 <= delta < 1 for clustering, which has pure forms."""
-    # Checked here, not in `fit`: by then a new ledger would exist, with a cap that no fit could be charged to.
-    if checks.delta(delta, option) == 0 and method.task != "clustering":
-        raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
 
 def table_model(

@@ -131,7 +131,7 @@ def _place(file: str, dataset: str | None) -> "Place":
 def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
     """Open a ledger that exists; return also what it is called."""
     from dpadapt.accounting.places import ledger_exists
-    from dpadapt.cli.budget import open_ledger
+    from dpadapt.cli.spending import open_ledger
 
     place = _place(file, dataset)
     if not (place.is_file() if isinstance(place, Path) else ledger_exists(place)):
@@ -239,7 +239,7 @@ def _new(
     """Make the ledger."""
     from dpadapt import checks
     from dpadapt.accounting.places import ledger_exists
-    from dpadapt.cli.budget import open_ledger
+    from dpadapt.cli.spending import open_ledger
     from dpadapt.mechanisms.adjacency import Adjacency
 
     checks.positive(epsilon, "--epsilon")

@@ -8,19 +8,20 @@ private file nor the ledger: those are the custodian's.
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dpadapt.cli.fit import FitTask, LedgerOptions, Order, check_options, unfitted
-from dpadapt.cli.options import AdjacencyName, AdjacencyOption, Delta, EncodingOption, SchemaOption, teach
+from dpadapt.cli.fit import check_options, unfitted
+from dpadapt.cli.options import FitOptions, add_command, asked_kinds, flag_of, teach, uses
 from dpadapt.cli.screen import at_a_terminal, check_parent, console, working, write_file
 
 if TYPE_CHECKING:
-    from dpadapt.cli.budget import LedgerPlan
+    from dpadapt.cli.spending import LedgerPlan
     from dpadapt.methods import Method
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -42,33 +43,7 @@ Example:
 _FORMAT = "dpadapt request 1"
 # Bytes: more than the schema of a table with ten thousand columns takes.
 _LONGEST_REQUEST = 10_000_000
-# What [fit] may have, by type; the names are those of the options of dpadapt fit.
-_FIT: dict[str, type] = {
-    "task": str,
-    "label": str,
-    "method": str,
-    "epsilon": float,
-    "delta": float,
-    "adjacency": str,
-    "rows": int,
-    "tasks": str,
-    "clusters": int,
-    "person": str,
-    "weight": str,
-    "max_weight": float,
-    "mean_weight": float,
-    "class_weight": str,
-    "threshold": str,
-    "intervals": bool,
-}
 _NEEDED = ("task", "method", "epsilon", "delta", "adjacency")
-# Options of dpadapt fit that a request leaves no room for, and why.
-_NOT_BESIDE = {
-    "schema": "the request contains its schema",
-    "seed": "a request is carried out without a seed",
-    "agents": "a request can't ask for people who answer for themselves",
-    "agents_epsilon": "a request can't ask for people who answer for themselves",
-}
 
 
 @dataclass(frozen=True)
@@ -94,12 +69,27 @@ class Request:
     public: tuple[str, str] | None
     forecast: tuple[int, str] | None
 
-    def agree(self, order: Order, method: "Method", plan: "LedgerPlan | None") -> None:
+    def options(self, values: Mapping[str, Any], stated: Collection[str]) -> dict[str, Any]:
+        """Return the options of `dpadapt fit` as requested, or refuse a stated one that asks for something else."""
+        for name, use in uses(FitOptions).items():
+            if name not in stated:
+                continue
+            if use.why_not:
+                raise ValueError(f"{flag_of(name)}: {use.why_not}. Leave it out.")
+            if use.asked and values[name] != self.fit[name]:
+                requested = "none" if self.fit[name] is None else self.fit[name]
+                raise ValueError(
+                    f"{flag_of(name)} {values[name]}: the request {self.path} asks for another one ({requested}). "
+                    f"Leave the option out, or ask for a new request. Nothing was spent."
+                )
+        return {**values, **self.fit, "schema": self.path}
+
+    def agree(self, order: FitOptions, method: "Method", plan: "LedgerPlan | None") -> None:
         """Show what the request would spend, and refuse to go on unless the custodian agrees."""
         from dpadapt.report.terminal import facts_table
 
         console().print(facts_table(f"Request {self.path.name}", self._facts(order, method, plan)))
-        if order.agreed:
+        if order.yes:
             return
         if not at_a_terminal():
             raise ValueError(
@@ -124,7 +114,7 @@ class Request:
                 f"Get that very file, or ask for a new request. Nothing was spent."
             )
 
-    def _facts(self, order: Order, method: "Method", plan: "LedgerPlan | None") -> dict[str, str]:
+    def _facts(self, order: FitOptions, method: "Method", plan: "LedgerPlan | None") -> dict[str, str]:
         from dpadapt.mechanisms.adjacency import Adjacency
 
         what = f"{method.name} ({order.task})" + (f", to predict {order.label}" if order.label else "")
@@ -151,7 +141,7 @@ class Request:
 
 def _budget(plan: "LedgerPlan | None") -> dict[str, str]:
     """Return the state of the ledger and of the allowance before the fit."""
-    from dpadapt.cli.budget import open_ledger
+    from dpadapt.cli.spending import open_ledger
 
     if plan is None:
         return {"ledger": "none (--no-ledger): nothing adds up what several fits cost"}
@@ -172,28 +162,6 @@ def _budget(plan: "LedgerPlan | None") -> dict[str, str]:
 # Reading
 
 
-def taken_over(path: Path, context: typer.Context) -> Request:
-    """Read the request, and refuse options on the command line that ask for something else."""
-    request = read_request(path)
-
-    def given(name: str) -> bool:
-        source = context.get_parameter_source(name)
-        return source is not None and source.name == "COMMANDLINE"
-
-    for name, why in _NOT_BESIDE.items():
-        if given(name):
-            raise ValueError(f"--{name.replace('_', '-')}: {why}. Leave it out.")
-    for name in _FIT:
-        asked, here = request.fit[name], context.params.get(name)
-        if given(name) and here != asked:
-            wanted = "none" if asked is None else asked
-            raise ValueError(
-                f"--{name.replace('_', '-')} {here}: the request {path} asks for another one ({wanted}). Leave the "
-                f"option out, or ask for a new request. Nothing was spent."
-            )
-    return request
-
-
 def read_request(path: Path) -> Request:
     """Read a request; refuse a file that `dpadapt request` has not written."""
     from dpadapt.tables import Schema
@@ -204,15 +172,15 @@ def read_request(path: Path) -> Request:
         later = str(fields.get("format", "")).startswith(_FORMAT.rpartition(" ")[0])
         _refuse(where, "it was made by another version of dpadapt" if later else "this is no request")
     _only(fields, {"format", "made_by", "fit", "public", "forecast", "schema"}, where, "")
-    fit = _table(fields, "fit", where, set(_FIT))
+    kinds = asked_kinds()
+    fit = _table(fields, "fit", where, set(kinds))
     for name in _NEEDED:
         if name not in fit:
             _refuse(where, f"[fit] lacks {name}")
-    chosen: dict[str, Any] = dict.fromkeys(_FIT) | {"intervals": False}
-    chosen |= {name: _typed(value, _FIT[name], f"{where}: {name} in [fit]") for name, value in fit.items()}
-    for name, known in (("task", [t.value for t in FitTask]), ("adjacency", [a.value for a in AdjacencyName])):
-        if chosen[name] not in known:
-            _refuse(where, f"{name} in [fit] must be one of {', '.join(known)}")
+    chosen: dict[str, Any] = {
+        name: _typed(fit[name], kind, f"{where}: {name} in [fit]") if name in fit else False if kind is bool else None
+        for name, kind in kinds.items()
+    }
     public = forecast = None
     if "public" in fields:
         table = _table(fields, "public", where, {"name", "sha256"})
@@ -264,7 +232,11 @@ def _table(fields: Mapping[str, Any], name: str, where: str, known: set[str]) ->
 
 
 def _typed(value: Any, kind: type, where: str) -> Any:
-    """Return a value of this type; a whole number may stand for a float."""
+    """Return a value of this type; a whole number may stand for a float, a text for one of a few choices."""
+    if issubclass(kind, StrEnum):
+        if value not in list(kind):
+            _refuse(where, f"expected one of {', '.join(kind)}")
+        return kind(value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) < 2**53 else value
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -292,68 +264,33 @@ def _digest(path: Path) -> str:
 
 def mount(app: typer.Typer) -> None:
     """Add the command to `app`."""
-    app.command("request", help=_HELP)(_request)
-
-
-def _request(
-    schema: SchemaOption,
-    task: Annotated[FitTask, typer.Option(help="Predict a number or a class, or choose centres.")],
-    epsilon: Annotated[float, typer.Option(help="The most that the fit may spend. Positive; smaller is more private.")],
-    label: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    public: Annotated[
-        Path | None, typer.Option(help="Public rows, CSV or Parquet, which the custodian has too.")
-    ] = None,
-    clusters: Annotated[int | None, typer.Option(help="With --task clustering: how many centres.")] = None,
-    delta: Delta = 1e-6,
-    method: Annotated[str | None, typer.Option(help="As in dpadapt fit. Default: transfer, or clustering.")] = None,
-    tasks: Annotated[str | None, typer.Option(help="For --method subspace: the public column of tasks.")] = None,
-    adjacency: AdjacencyOption = AdjacencyName.zero_out,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            help="How many private rows there are, as far as is publicly known: for a forecast, and for add-remove."
+    changes = {
+        "rows": (
+            Annotated[
+                int | None,
+                typer.Option(help="How many private rows there are, as far as is publicly known: for a forecast."),
+            ],
+            None,
         ),
-    ] = None,
-    person: Annotated[str | None, typer.Option(help="The column with the id of each row's person.")] = None,
-    weight: Annotated[str | None, typer.Option(help="The column with the sample weight of each private row.")] = None,
-    max_weight: Annotated[float | None, typer.Option(help="With --weight: the largest weight, publicly known.")] = None,
-    mean_weight: Annotated[float | None, typer.Option(help="With --weight: the mean weight, publicly known.")] = None,
-    class_weight: Annotated[str | None, typer.Option(help="How much classes count, as in dpadapt fit.")] = None,
-    threshold: Annotated[str | None, typer.Option(help="Of two classes, as in dpadapt fit.")] = None,
-    intervals: Annotated[bool, typer.Option("--intervals", help="As in dpadapt fit.")] = False,
-    encoding: EncodingOption = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="TOML file to write.")] = Path("request.toml"),
-) -> None:
+        "out": (Annotated[Path, typer.Option("--out", "-o", help="TOML file to write.")], Path("request.toml")),
+    }
+    only = (*asked_kinds(), "schema", "public", "encoding")
+    add_command(app, "request", _request, FitOptions, help=_HELP, only=only, changes=changes)
+
+
+def _request(values: dict[str, Any], _stated: set[str]) -> None:
     """Check everything that can be checked without the private rows, then write the request."""
     from dpadapt import __version__, checks
-    from dpadapt.cli.inputs import chosen_method
     from dpadapt.tables import read_schema
     from dpadapt.tables.schema import toml_value
 
+    out, rows = values["out"], values["rows"]
     if rows is not None:
         checks.count(rows, "--rows")
-    wanted: dict[str, Any] = {
-        "task": task.value,
-        "label": label,
-        "method": chosen_method(method, task.value).name,
-        "epsilon": epsilon,
-        "delta": delta,
-        "adjacency": adjacency.value,
-        # Unless the number of rows is private, the custodian's file has it; the forecast alone needs it here.
-        "rows": rows if adjacency is AdjacencyName.add_remove else None,
-        "tasks": tasks,
-        "clusters": clusters,
-        "person": person,
-        "weight": weight,
-        "max_weight": max_weight,
-        "mean_weight": mean_weight,
-        "class_weight": class_weight,
-        "threshold": threshold,
-        "intervals": intervals,
-    }
+    # Unless the number of rows is private, the custodian's file has it; the forecast alone needs it here.
+    values["rows"] = rows if values["adjacency"] == "add-remove" else None
     # The custodian's file and folder are not known, and not needed: nothing of them is opened.
-    custodians = {"private": Path("private"), "out": Path("model"), "ledger": LedgerOptions(None, None, None)}
-    order = Order.of(wanted, public=public, schema=schema, encoding=encoding, **custodians)
+    order = FitOptions(**values | {"private": Path("private"), "out": Path("model")})
     chosen = check_options(order)
     if chosen.beside == "agents":
         raise ValueError(
@@ -361,8 +298,11 @@ def _request(
             f"can't. Choose another method."
         )
     check_parent(out, "--out")
+    schema, public = order.schema, order.public
     known = read_schema(schema, origin=f"--schema {schema}")
     model = unfitted(order, chosen, known)
+    fit = {name: getattr(order, name) for name in asked_kinds()} | {"method": chosen.name}
+    asked = {name: value for name, value in fit.items() if value is not None}
     lines = [
         "# What an analyst asks the custodian of private rows to fit. No private row was read to make this file.",
         "#",
@@ -371,14 +311,14 @@ def _request(
         "# shows what it would spend and asks before it spends. [schema] states what counts as publicly known.",
         f"format = {toml_value(_FORMAT)}",
         f"made_by = {toml_value(f'dpadapt {__version__}')}",
-        *_toml_table("fit", {name: value for name, value in wanted.items() if value is not None}),
+        *_toml_table("fit", asked),
     ]
     if public is not None:
         from dpadapt.cli.inputs import read_public
 
         lines += _toml_table("public", {"name": public.name, "sha256": _digest(public)})
         with working("reading"):
-            declared = read_public(model, public, tasks=tasks)
+            declared = read_public(model, public, tasks=order.tasks)
         lines += _forecast(model, declared, rows)
     fields = known.to_dict()
     lines += _toml_table("schema", {"dataset": fields["dataset"]})
@@ -386,7 +326,7 @@ def _request(
         lines += _toml_table(f"schema.columns.{toml_value(name)}", column)
     write_file(out, "--out", ("\n".join(lines) + "\n").encode())
     screen = console()
-    screen.print(f"Asks for at most epsilon = {epsilon:g} at delta = {delta:g}. No private row was read.")
+    screen.print(f"Asks for at most epsilon = {order.epsilon:g} at delta = {order.delta:g}. No private row was read.")
     screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
 
 

@@ -1,14 +1,16 @@
-"""What a command spends, and on which ledger: checked before a private cell is read."""
+"""What a command spends, and on which ledger: checked before a private cell is read, and guarded until it ends."""
 
 import decimal
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from dpadapt.cli.screen import at_a_terminal
+from dpadapt.cli.options import SpendingOptions
+from dpadapt.cli.screen import Incomplete, at_a_terminal, reason
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
@@ -17,14 +19,118 @@ if TYPE_CHECKING:
     from dpadapt.rows import Unit
 
 
-def given_place(ledger: str | None, dataset: str | None) -> "Place | None":
-    """Return the place that --ledger and --dataset name."""
-    from dpadapt.accounting.places import ServerPlace, ledger_place
+class Spending:
+    """Guards a command that spends: any failure after the charge is said to be one.
 
-    place = None if ledger is None else ledger_place(ledger, dataset or "")
-    if dataset is not None and (not isinstance(place, ServerPlace) or not dataset or not dataset.isprintable()):
-        raise ValueError("--dataset names the data set on the server that --ledger names. Give both, or leave it out.")
-    return place
+    Until a charge was made, errors pass as they are: nothing was spent, and the exit code is 2. From the charge on,
+    every error becomes `Incomplete`.
+
+    Attributes
+    ----------
+    failure : str
+        What could not be done if the next step fails, and what was written until then.
+    receipt : str, optional
+        What the error shows of what was paid for. Default: the receipt of a ledger in memory, which no file holds.
+    """
+
+    def __init__(self, failure: str) -> None:
+        self.failure = failure
+        self.receipt: str | None = None
+        self._ledger: Ledger | None = None
+        self._durable = False
+        self._entries_before = 0
+
+    def open(self, plan: "LedgerPlan | None", options: SpendingOptions) -> "Ledger":
+        """Open the ledger, or make one in memory, which shows whether the command charged it; watch it from now on."""
+        from dpadapt.accounting.ledger import Ledger
+        from dpadapt.mechanisms.adjacency import Adjacency
+
+        ledger = (
+            Ledger.of_one_fit(
+                options.epsilon, options.delta, adjacency=Adjacency.of(options.adjacency), unit=options.unit
+            )
+            if plan is None
+            else plan.open()
+        )
+        self._entries_before = len(ledger.entries)
+        self._ledger, self._durable = ledger, plan is not None
+        return ledger
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Turn an error after the charge into `Incomplete`."""
+        if error is None or isinstance(error, Incomplete) or self._ledger is None:
+            return
+        if not (spent := self._spent(self._ledger, error)):
+            return
+        receipt = self.receipt
+        if receipt is None:
+            receipt = "" if self._durable else self._ledger.receipt().to_json()
+        code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        raise Incomplete(f"{self.failure} ({reason(error)}). {spent}.", receipt=receipt, code=code) from None
+
+    def _spent(self, ledger: "Ledger", error: BaseException) -> str:
+        """Return what is known about the budget, in words; empty if nothing was spent."""
+        from dpadapt.errors import BudgetExceeded
+
+        # A command charges at once. If its charge was refused, new entries in the file are those of other processes.
+        if isinstance(error, BudgetExceeded) and self._durable:
+            return ""
+        try:
+            charged = len(ledger.entries) > self._entries_before
+        except Exception:
+            return "The ledger can't be read: take the budget as spent"
+        return "The budget is spent" if charged else ""
+
+
+def plan_spending(
+    options: SpendingOptions,
+    *,
+    pure: bool,
+    dataset: str,
+    stated: str = "",
+    new: bool = True,
+    cap_delta: float | None = None,
+    default_delta: float | None = None,
+    requested: bool = False,
+) -> "LedgerPlan | None":
+    """Return the ledger to charge, by default that beside the private file; None if one is refused.
+
+    Parameters
+    ----------
+    options : SpendingOptions
+    pure : bool
+        Whether Laplace noise is to be drawn, not Gaussian noise.
+    dataset : str
+        The name of the data set in a new ledger.
+    stated : str
+        The name that the data set of a ledger must have. Empty: any.
+    new : bool
+        Whether rows near which there is no ledger may get a new one.
+    cap_delta, default_delta : float, optional
+        Delta of a new ledger: as stated, and if none is. Default: that of the options.
+    requested : bool
+        Whether somebody else's request fixed the epsilon.
+    """
+    if options.no_ledger:
+        return None
+    path, link = found_place(options.private, options.place, new=new)
+    event = cost_of_budget(options.epsilon, options.delta, pure=pure)
+    wish = Wish(
+        event,
+        options.epsilon,
+        options.delta,
+        options.adjacency,
+        options.unit,
+        getattr(path, "dataset", dataset),
+        requested,
+    )
+    cap = {"epsilon": options.ledger_epsilon, "delta": cap_delta, "default_delta": default_delta}
+    return plan_ledger(path, wish, **cap, dataset=stated, link=link, allowance=options.allowance)
 
 
 def found_place(private: Path, given: "Place | None", *, new: bool = True) -> "tuple[Place, Path | None]":
@@ -189,6 +295,7 @@ def plan_ledger(
     *,
     epsilon: float | None = None,
     delta: float | None = None,
+    default_delta: float | None = None,
     dataset: str = "",
     link: Path | None = None,
     allowance: str | None = None,
@@ -196,7 +303,8 @@ def plan_ledger(
     """Return the plan to charge the ledger at `path`, or refuse one that is of other rows or has no room.
 
     Nothing is charged, and a new ledger is not made yet. Its cap is `epsilon` and `delta`; a missing epsilon is asked
-    for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A `dataset` must be the name
+    for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A missing delta is
+    `default_delta`, or else that of the wish. A `dataset` must be the name
     of the data set that the ledger was made for, and an `allowance` one that it has.
     """
     from dpadapt.accounting.places import ledger_exists
@@ -223,7 +331,7 @@ def plan_ledger(
     if epsilon is None:
         epsilon = _asked_cap(path, wish, proposed)
         why = "three times this --epsilon, because --ledger-epsilon was not given" if epsilon == proposed else why
-    delta = wish.delta if delta is None else delta
+    delta = next(part for part in (delta, default_delta, wish.delta) if part is not None)
     if not Filter.of("mixed", epsilon, delta, Adjacency.of(wish.adjacency)).allows(wish.event):
         raise ValueError(
             f"--ledger-epsilon {epsilon:g}: the cap of a new ledger must allow for this --epsilon, {wish.epsilon:g} at "

@@ -1,18 +1,24 @@
 """The ledger that a command charges: where it is by default, its cap, and refusals before a private cell is read."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.places import ledger_of, ledger_place
-from dpadapt.cli.budget import Wish, _rounded_down, cost_of_budget, found_place, given_place, plan_ledger
+from dpadapt.cli.options import SpendingOptions
+from dpadapt.cli.spending import Wish, _rounded_down, cost_of_budget, found_place, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
 
 
 def wish(epsilon=1.0, *, delta=1e-6, adjacency="zero-out", unit="row", dataset="patients", pure=False):
     return Wish(cost_of_budget(epsilon, delta, pure=pure), epsilon, delta, adjacency, unit, dataset)
+
+
+def given_place(ledger, dataset):
+    return SpendingOptions(private=Path("a.csv"), epsilon=1.0, ledger=ledger, dataset=dataset).place
 
 
 def without_naming_a_ledger(site, **changes):
@@ -290,7 +296,7 @@ def test_a_person_at_the_terminal_is_asked_which_ledger_is_charged(site, monkeyp
         questions.append(question)
         return answer
 
-    monkeypatch.setattr("dpadapt.cli.budget.at_a_terminal", lambda: True)
+    monkeypatch.setattr("dpadapt.cli.spending.at_a_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", prompt)
     if charged_ledger is None:
         with pytest.raises(ValueError, match=r"there is no such ledger. Nothing was spent"):
