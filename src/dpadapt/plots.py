@@ -13,6 +13,8 @@ import numpy as np
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.inputs.gate import public_table
+from dpadapt.learning.base import PrivateEstimator
+from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.report.charts import (
     BarChart,
     LineChart,
@@ -111,24 +113,27 @@ def plot_coefficients(
     -------
     BarChart
     """
-    inner, label, known = model, "the prediction", getattr(model, "feature_names_in_", None)
+    label, known = "the prediction", getattr(model, "feature_names_in_", None)
     if isinstance(model, TableModel):
-        inner, label, known = model.model_, str(model.label), model.get_feature_names_out()
-    if not hasattr(inner, "coef_"):
-        raise TypeError(f"model must be fitted and have coefficients (coef_); this {type(inner).__name__} has none.")
-    n_features = np.atleast_2d(np.asarray(inner.coef_)).shape[1]
+        label, known = str(model.label), model.get_feature_names_out()
+    elif not isinstance(model, PrivateEstimator):
+        raise TypeError(f"model must be a fitted estimator of dpadapt or a TableModel, got {type(model).__name__}.")
+    summary: FitSummary = model.summary()
+    if summary.coefficients is None:
+        raise TypeError(f"model must have coefficients (coef_); this {type(model).__name__} has none.")
+    n_features = np.atleast_2d(summary.coefficients).shape[1]
     if names is None:
         names = [f"x{k}" for k in range(n_features)] if known is None else [str(name) for name in known]
     scales = None if public is None else public_table(public.X).std(axis=0)
     for name, given in (("names", names), ("public", names if scales is None else scales)):
         if len(given) != n_features:
             raise ValueError(f"{name} must have one entry per coefficient: {n_features}, got {len(given)}.")
-    charts = coefficient_charts(coefficients_of(inner.summary(), list(names), label, scales))
+    charts = coefficient_charts(coefficients_of(summary, list(names), label, scales))
     if not charts:
         raise ValueError("all coefficients of the model are 0, so there is nothing to draw.")
     if len(charts) == 1:
         return charts[0]
-    classes = list(inner.classes_)
+    classes = list(summary.classes)
     if target not in classes:
         shown = ", ".join(map(str, classes))
         raise ValueError(f"target must be the class whose coefficients are drawn, one of {shown}; got {target!r}.")

@@ -259,7 +259,7 @@ def test_numbers_of_each_class_are_on_the_page_with_what_they_do_not_show(summar
     assert "another population" in section
     assert "does not show\nwhether the private rows helped" in section
     assert "a = 1 is predicted from a probability of 0.25 on" in section
-    assert sum(row["support"] for row in summary["by_class"]["rows"]) == 60
+    assert sum(int(row[1]) for row in summary["by_class"]["rows"]) == 60
 
 
 def test_groups_and_errors_on_public_rows_have_sections_of_their_own(summary_of):

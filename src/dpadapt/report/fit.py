@@ -89,7 +89,7 @@ def summarise_fit(
             "classes_left_out": max(0, n_charts - _MAX_COEFFICIENT_CHARTS),
         },
         "comparison": comparison,
-        "by_class": class_numbers(summary),
+        "by_class": class_table(summary),
         "threshold": threshold_in_words(summary, label),
         "intervals": coverage_in_words(receipt.unit) if summary.has_intervals else None,
         "groups": groups_in_words(summary, names, X_public),
@@ -101,11 +101,12 @@ def summarise_fit(
 
 def fit_page(summary: Mapping[str, Any]) -> str:
     """Return the page of one fit; `summary` is from `summarise_fit`."""
-    parts = zip(summary["coefficients"]["parts"], coefficient_charts(summary["coefficients"]), strict=True)
-    charts = [{"title": part["title"], "svg": chart} for part, chart in parts]
-    forecasts, unit = summary["forecasts"], summary["receipt"]["unit"]
-    shown = {"forecast": beside(forecasts, unit), "forecast_charts": forecast_charts(forecasts)} if forecasts else {}
-    return page("fit", summary, **{"charts": charts, "forecast": None, **shown})
+    forecasts, parts = summary["forecasts"], summary["coefficients"]["parts"]
+    forecast = beside(forecasts, summary["receipt"]["unit"]) if forecasts else None
+    drawn = coefficient_charts(summary["coefficients"])
+    charts = [{"title": part["title"], "svg": chart} for part, chart in zip(parts, drawn, strict=True)]
+    curves = forecast_charts(forecasts) if forecasts else []
+    return page("fit", summary, charts=charts, forecast=forecast, forecast_charts=curves)
 
 
 # The verdict: use the model, use the public model, or spend more.
@@ -432,21 +433,23 @@ def coefficients_of(
     }
 
 
-def class_numbers(summary: FitSummary) -> dict[str, Any] | None:
-    """Return recall and precision of each class on public rows, for a table; None if the fit has none.
+def class_table(summary: FitSummary) -> dict[str, Any] | None:
+    """Return a table of recall and precision of each class on public rows; None if the fit has none.
 
     Both models predict public rows that their public part was not fitted on, so that the two can be compared.
     """
     numbers = summary.by_class
     if numbers is None:
         return None
-    columns = [(model, measure) for model in ("public model", "this model") for measure in ("recall", "precision")]
-    rows = []
-    for k, label in enumerate(summary.classes):
-        cells = {f"{measure} of {model}": float(numbers[model][measure][k]) for model, measure in columns}
-        shares = {name: None if np.isnan(share) else share for name, share in cells.items()}
-        rows.append({"name": str(label), "support": int(numbers["support"][k])} | shares)
-    return {"rows": rows, "n_public": int(sum(numbers["support"]))}
+    columns = [(measure, model) for measure in ("recall", "precision") for model in ("public model", "this model")]
+    shares = [[float(numbers[model][measure][k]) for measure, model in columns] for k in range(len(summary.classes))]
+    return {
+        "headings": ["class", "public rows", *(", ".join(column) for column in columns)],
+        "rows": [
+            [str(label), f"{support:,}", *("-" if np.isnan(share) else f"{share:.0%}" for share in of_class)]
+            for label, support, of_class in zip(summary.classes, numbers["support"], shares, strict=True)
+        ],
+    }
 
 
 def threshold_in_words(summary: FitSummary, label: str) -> str | None:

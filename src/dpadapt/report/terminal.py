@@ -65,19 +65,12 @@ def fit_table(summary: Mapping[str, Any]) -> Table:
 
 
 def class_table(by_class: Mapping[str, Any]) -> Table:
-    """Return recall and precision of each class on public rows."""
+    """Return recall and precision of each class on public rows, as `report.fit.class_table` has them."""
     table = Table(title="On public rows, another population", title_justify="left", box=SIMPLE_HEAD)
-    headings = {
-        "recall of public model": "recall, public model",
-        "recall of this model": "recall, this model",
-        "precision of public model": "precision, public model",
-        "precision of this model": "precision, this model",
-    }
-    for heading in ("class", "rows", *headings.values()):
+    for heading in by_class["headings"]:
         table.add_column(heading, justify="left" if heading == "class" else "right")
     for row in by_class["rows"]:
-        cells = ["-" if row[name] is None else f"{row[name]:.0%}" for name in headings]
-        table.add_row(_escaped(row["name"]), f"{row['support']:,}", *cells)
+        table.add_row(*map(_escaped, row))
     return table
 
 
