@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from dpadapt.demo.side_by_side import summarise_demo
+from dpadapt.demo import summarise_demo
 
 NASTY = "<script>alert('x')</script> & \"y\""
 

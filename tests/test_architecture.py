@@ -117,8 +117,6 @@ def test_the_product_does_not_import_the_experiments():
 # Modules that one other module imports, and why each is a file of its own.
 OWN_SUBJECT = {
     "clustering.inference": "the statistics of the released counts: no private row, no noise",
-    "demo.panels": "one panel of the demo per capability",
-    "demo.raw_tables": "two messy tables, which the documentation uses too",
     "hybrid.classifier_fit": "the part that asks people and reads the curator's rows; its plan is apart",
     "integrations.dask": "needs the extra `scale`",
     "integrations.device": "a person's device, which knows no transport: it is tested without Flower",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dpadapt.demo.side_by_side import CASES, EPSILONS
+from dpadapt.demo import CASES, EPSILONS
 from dpadapt.methods import PREDICTORS, find
 
 pytestmark = pytest.mark.thorough

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpadapt.accounting import Ledger
-from dpadapt.demo.side_by_side import CASES, EPSILONS, demo_page, side_by_side, summarise_demo
+from dpadapt.demo import CASES, EPSILONS, demo_page, side_by_side, summarise_demo
 from dpadapt.mechanisms import Gaussian
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.fit import fit_page

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dpadapt.demo.side_by_side import Compared
+    from dpadapt.demo import Compared
     from dpadapt.report.previews import Part
     from dpadapt.tables import EncodedRows, Schema
 
@@ -147,7 +147,7 @@ def _rehearse(
 
     from dpadapt import checks
     from dpadapt.cli.inputs import read_public, table_model
-    from dpadapt.demo.side_by_side import compared
+    from dpadapt.demo import compared
     from dpadapt.report.previews import compared_rehearsals, rehearsal_page
     from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema

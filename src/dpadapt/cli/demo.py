@@ -46,7 +46,7 @@ def _demo(
     from dpadapt.persist import prepare
 
     prepare(out, name="--out")
-    from dpadapt.demo.side_by_side import demo_page, summarise_demo
+    from dpadapt.demo import demo_page, summarise_demo
     from dpadapt.report.terminal import panel_tables
 
     screen = console()
@@ -73,7 +73,7 @@ def _walk(folder: Path, *, quick: bool) -> None:
     import shlex
 
     from dpadapt.cli.app import app
-    from dpadapt.demo.raw_tables import write_raw_tables
+    from dpadapt.demo import write_raw_tables
 
     screen = console()
     screen.print("From two raw tables to a decision", style="bold underline")
@@ -102,7 +102,7 @@ def _walk(folder: Path, *, quick: bool) -> None:
 
 def _measure(*, seeds: int) -> dict[str, Any]:
     """Run all cases under a progress bar."""
-    from dpadapt.demo.side_by_side import CASES, EPSILONS, side_by_side
+    from dpadapt.demo import CASES, EPSILONS, side_by_side
 
     with progress_bar("fitting", len(CASES) * (seeds + 1) + 1) as done:
         return side_by_side(CASES, epsilons=EPSILONS, seeds=seeds, done=lambda name: done(f"fitting {name}"))

@@ -1,11 +1,22 @@
-"""Measurements of the demo: every method of a task once, reproducible, and panels that agree with each other."""
+"""The demo: every method of a task once, panels that agree, help that lowers errors, tables as awkward as they say."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from dpadapt.demo import side_by_side as module
-from dpadapt.demo.side_by_side import CASES, compared, contributions, demo_page, side_by_side, worth_in_rows
+from dpadapt import demo as module
+from dpadapt.demo import (
+    CASES,
+    compared,
+    contributions,
+    demo_page,
+    raw_tables,
+    side_by_side,
+    worth_in_rows,
+    write_raw_tables,
+)
 from dpadapt.methods import PREDICTORS, find
+from dpadapt.tables import read_table
 from tests.pages import NASTY, case, check_page, demo, spread_over
 
 pytestmark = pytest.mark.thorough
@@ -13,7 +24,7 @@ pytestmark = pytest.mark.thorough
 
 @pytest.fixture
 def without_other_panels(monkeypatch):
-    """Leave out the panels of `dpadapt.demo.panels`."""
+    """Leave out the panels on other kinds of help."""
     for name in ("digits_panel", "people_panel", "centres_panel"):
         monkeypatch.setattr(module, name, lambda *args: None)
 
@@ -98,3 +109,64 @@ def test_the_demo_page_escapes_names():
     check_page(page)
     assert NASTY not in page
     assert "error by epsilon and rows" in page
+
+
+PANEL_EPSILONS = [0.5, 5.0]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(module, "_PANEL_SEEDS", 1)
+    monkeypatch.setattr(module, "_N_PEOPLE", 50_000)
+    monkeypatch.setattr(module, "_N_TARGETS", 300)
+
+
+def measured(case):
+    """Return the errors of each level and each curve of the only panel, after checks of its shape."""
+    (panel,) = case["panels"]
+    assert panel["x"] == PANEL_EPSILONS
+    for curve in panel["curves"]:
+        assert [point["x"] for point in curve["points"]] == PANEL_EPSILONS
+        assert all(len(point["values"]) == 1 for point in curve["points"])
+    levels = {level["key"]: level["values"][0] for level in panel["levels"]}
+    return levels, {curve["key"]: [point["values"][0] for point in curve["points"]] for curve in panel["curves"]}
+
+
+@pytest.mark.usefixtures("small")
+def test_public_features_help_where_no_public_row_has_a_private_class():
+    levels, curves = measured(module.digits_panel(PANEL_EPSILONS))
+    assert levels["public only"] == 1.0
+    assert levels["not private"] <= curves["probe"][-1] < curves["private only"][-1]
+
+
+@pytest.mark.usefixtures("small")
+def test_people_and_curator_together_are_better_than_no_model():
+    affairs = next(case for case in CASES if case.name == "affairs by age")
+    levels, curves = measured(module.people_panel(PANEL_EPSILONS, affairs.ranges))
+    assert set(curves) == {"curator", "local", "hybrid"}
+    assert curves["hybrid"][-1] < levels["no model"]
+
+
+@pytest.mark.usefixtures("small")
+def test_private_rows_as_centres_lower_the_distance():
+    levels, curves = measured(module.centres_panel(PANEL_EPSILONS))
+    assert levels["not private"] <= curves["clustering"][-1] <= levels["public only"]
+    assert set(curves) == {"clustering", "nna"}
+
+
+def test_the_tables_differ_in_age_and_share_no_record(tmp_path):
+    tables = raw_tables()
+    assert tables["public"]["age"].min() > tables["private"]["age"].max()
+    records = pd.concat([table["record"] for table in tables.values()])
+    assert records.is_unique
+    assert all(table["marriage"].isna().any() for table in tables.values())
+    assert "affair" not in tables["new"]
+
+
+def test_the_files_are_read_back_whole(tmp_path):
+    paths = write_raw_tables(tmp_path)
+    for name, table in raw_tables().items():
+        frame = read_table(paths[name], origin=name, private=name != "public").frame
+        assert set(frame.columns) == set(table.columns)
+        assert len(frame) == len(table)
+    assert ";" in paths["private"].read_text().splitlines()[0]
