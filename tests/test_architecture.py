@@ -128,7 +128,6 @@ OWN_SUBJECT = {
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
     "report.ledger": "the page of a ledger, which needs no model",
     "representation.feature_moments": "the private moments of features, and public rows recoloured to them",
-    "representation.ready_encoders": "the encoders whose weights ship inside packages, which are loaded by name",
     "transfer.regression_fit": "the private half of the regressor: everything that reads private rows",
 }
 

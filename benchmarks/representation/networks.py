@@ -246,7 +246,7 @@ def _efficientnet(*, scratch: bool = False) -> Any:
 
     from dpadapt.networks import freeze_batch_norm
     from dpadapt.networks.fine_tuning import with_head
-    from dpadapt.representation.ready_encoders import _efficientnet as encoder
+    from dpadapt.representation.encoders import _efficientnet as encoder
 
     class Enlarged(nn.Module):  # type: ignore[misc]
         """Images in three channels, enlarged."""
@@ -426,7 +426,7 @@ def _trained(module: Any, X: Array, y: Array, X_test: Array, y_test: Array, rate
 
 def _zero_shot(name: str, features: Array) -> float:
     """Return the accuracy on the test rows of the classes of ImageNet that belong to each class."""
-    from dpadapt.representation.ready_encoders import imagenet_scores
+    from dpadapt.representation.encoders import imagenet_scores
 
     classes = sets.FASHION_CLASSES if name == FASHION else sets.CIFAR_CLASSES
     scores, y, test = imagenet_scores(features), _images(name)[1], _split(name)[2]

@@ -229,7 +229,7 @@ def _imagenet(features: Callable[[], tuple[Array, Array]], classes: tuple[tuple[
     X, y = features()
 
     def scores() -> Array:
-        from dpadapt.representation.ready_encoders import imagenet_scores
+        from dpadapt.representation.encoders import imagenet_scores
 
         by_class = imagenet_scores(X)
         best = [by_class[:, list(places)].max(axis=1) if places else np.full(len(X), -np.inf) for places in classes]

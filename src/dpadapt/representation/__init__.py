@@ -2,9 +2,8 @@
 
 from dpadapt.representation.encoders import load_encoder
 from dpadapt.representation.probe import PrivateProbe
-from dpadapt.representation.subspace import PublicSubspace
+from dpadapt.representation.subspace import Diversity, PublicSubspace, subspace_distance, task_diversity
 from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
-from dpadapt.representation.task_model import Diversity, subspace_distance, task_diversity
 
 __all__ = [
     "Diversity",

@@ -25,8 +25,14 @@ from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.representation.subspace import basis_assumptions, checked_basis, task_model
-from dpadapt.representation.task_model import SUBSPACE_METHODS, TaskPrior, task_prior
+from dpadapt.representation.subspace import (
+    SUBSPACE_METHODS,
+    TaskPrior,
+    basis_assumptions,
+    checked_basis,
+    task_model,
+    task_prior,
+)
 from dpadapt.rows import Blocks, Part, Rows, row_products
 
 Vector = NDArray[np.float64]

@@ -28,8 +28,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, histogram
 from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
 from dpadapt.mechanisms.noise import Gaussian
-from dpadapt.representation.subspace import PublicSubspace, basis_assumptions, checked_basis
-from dpadapt.representation.task_model import SUBSPACE_METHODS
+from dpadapt.representation.subspace import SUBSPACE_METHODS, PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.rows import Blocks, Part, Rows, products_by_row, row_products, rows_by_block
 
 Vector = NDArray[np.float64]
