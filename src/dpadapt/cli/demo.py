@@ -19,8 +19,8 @@ Two sensitive data sets, people's visits to a doctor and women's answers about a
 a public and a private population. They ship with statsmodels: pip install 'dpadapt\\[demo]'. For several epsilons and
 numbers of private rows, models of the private rows alone and of private with public rows are compared with the public
 rows alone, with a model without privacy, and with no model at all. Then the demo shows the papers' algorithms, and
-other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes two or
-three minutes. The folder gets report.html (opens offline), results.json, and tables/ with what the commands wrote.
+other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes about
+a minute. The folder gets report.html (opens offline), results.json, and tables/ with what the commands wrote.
 
 Examples:
 
