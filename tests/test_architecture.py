@@ -346,7 +346,7 @@ ROOMS = {
     "clustering": 1387,
     "datasets": 641,
     "hybrid": 2726,
-    "inputs": 1187,
+    "inputs": 1241,
     "integrations": 1840,
     "learning": 3522,
     "mechanisms": 2093,
