@@ -348,7 +348,7 @@ ROOMS = {
     "hybrid": 2726,
     "inputs": 1241,
     "integrations": 1840,
-    "learning": 3522,
+    "learning": 2932,
     "mechanisms": 2093,
     "networks": 2674,
     "papers": 10334,

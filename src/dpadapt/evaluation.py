@@ -26,7 +26,7 @@ from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.gate import declared_public, public_table
 from dpadapt.inputs.persons import IDS_ASSUMPTION, ids_assumption, person_shares
-from dpadapt.learning.call_warnings import warn_of_no_ledger
+from dpadapt.learning.base import warn_of_no_ledger
 from dpadapt.learning.row_by_row import (
     FailsOnPrivateRows,
     RowFunction,

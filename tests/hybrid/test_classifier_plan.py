@@ -6,7 +6,7 @@ import pytest
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.classifier_plan import make_plan
 from dpadapt.hybrid.mapped_questions import public_map
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 
 FACTS = {"tolerance": 0.01, "classes": (0, 1), "exact_rows": True}
 

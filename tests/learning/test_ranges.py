@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.learning.ranges import (
     ROWS_RANGE,
     TARGET_RANGE,

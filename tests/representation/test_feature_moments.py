@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivateTransferClassifier, Public
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.representation import PrivateProbe, feature_moments
 from dpadapt.representation.feature_moments import (
     Moments,

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.data.synthetic import shared_subspace
 from dpadapt import PrivateLinearRegression, Public
 from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.representation import PrivateSubspaceRegressor
 from dpadapt.representation.subspace import task_model, task_prior
 from dpadapt.representation.subspace_regression import plan_descent

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import Ledger, PrivacyError
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.mechanisms import clipped_sum
 from dpadapt.rows import InMemory, Part
 from dpadapt.transfer.classification_fit import _varying, private_change

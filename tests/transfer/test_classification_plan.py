@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.transfer.classification_plan import (
     AVERAGED_STEPS,
     EXCESS,

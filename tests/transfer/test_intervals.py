@@ -16,7 +16,7 @@ from dpadapt import (
     audit,
 )
 from dpadapt.accounting.closed_forms import gaussian_epsilon
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.rows import row_shares
 from dpadapt.transfer import classification, regression

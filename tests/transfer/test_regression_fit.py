@@ -7,7 +7,7 @@ import pytest
 
 from dpadapt.data import Public
 from dpadapt.inputs.persons import person_shares
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.rows import InMemory, Rows
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression import PrivateTransferRegressor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.regression_plan import (
     PLANE_STEPS,

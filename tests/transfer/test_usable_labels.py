@@ -8,7 +8,7 @@ import pytest
 
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public
 from dpadapt.inputs.persons import person_shares
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Part, row_shares
 from dpadapt.tables import Schema, TableModel

@@ -324,7 +324,7 @@ def plan_ledger(
             f"allowance with dpadapt ledger allow. Nothing was spent."
         )
     from dpadapt.accounting.filter import Filter
-    from dpadapt.learning.call_warnings import PROPOSED_FITS
+    from dpadapt.learning.base import PROPOSED_FITS
     from dpadapt.mechanisms.adjacency import Adjacency
 
     proposed, why = PROPOSED_FITS * wish.epsilon, "as asked for"

@@ -22,7 +22,7 @@ from dpadapt.clustering.solver import Centres
 from dpadapt.data import Public
 from dpadapt.inputs.gate import private_points
 from dpadapt.inputs.persons import IDS_ASSUMPTION
-from dpadapt.learning.budget import split_noise
+from dpadapt.learning.base import split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram, histogram_of_blocks
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum

@@ -185,9 +185,9 @@ class PrivateHybridClassifier(LinearClassifier):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(data.classes)}."
             )
+        fixed, X, codes = data.ledger.fixed_rows, data.X, data.codes.astype(np.float64)
         where = public_map(data.n_features, self.bounds, self.groups)
-        fixed = data.ledger.fixed_rows
-        rows = Rows(where.transform(data.X), data.codes.astype(np.float64), intercept=True, fixed_rows=fixed)
+        rows = Rows(where.transform(X), codes, intercept=True, fixed_rows=fixed)
 
         # Plan.
         plan = make_plan(

@@ -1,12 +1,13 @@
-"""`PrivateEstimator`, the base of every private estimator: how it reads its input, its budget, ledger and receipt.
+"""`PrivateEstimator`, the base of every private estimator: its parameters, budget, ledger, warnings and receipt.
 
-`_read_regression` and `_read_classification` convert and check all private and public input of a fit before anything is
-charged. Also here: `LinearClassifier`, the base of classifiers that are linear in the features.
+`_read_regression` and `_read_classification` pass all input of a fit through the gate (`inputs/gate.py`) before
+anything is charged. Also here: `LinearClassifier`, the base of classifiers that are linear in the features.
 """
 
 import math
 import re
 import sys
+import warnings
 from abc import ABCMeta
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -15,6 +16,7 @@ from functools import wraps
 from importlib import import_module
 from inspect import signature
 from textwrap import indent
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,19 +25,32 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
+from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
 from dpadapt.errors import AssumedBoundsWarning, NoLedgerWarning, PrivacyError
 from dpadapt.inputs import gate
 from dpadapt.inputs.persons import IDS_ASSUMPTION, weights_assumption
-from dpadapt.learning.budget import Budget
-from dpadapt.learning.call_warnings import asked_by, no_ledger, warn_once_per_line
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.learning.losses import softmax
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.randomness import random_source
 from dpadapt.rows import Blocks, Part, Shares, Unit, products_by_row
+
+# Least n * mu at which anything is released. At 7, a single mean of clipped terms has noise of a seventh of its range:
+# below, every correction would be noise. Chosen by hand.
+_LEAST_SIGNAL = 7.0
+# Libraries whose frames stand between a fit and the line that asked for it.
+_BETWEEN = ("sklearn.", "joblib.")
+# Fits that these ask for are on public or made-up rows, or inside a fit that has warned already: they get no warnings.
+_QUIET_CALLERS = ("dpadapt.", "sklearn.utils.estimator_checks")
+# Warnings that were shown, with their places. Python's own record of them is emptied whenever scikit-learn checks an
+# array, so that a search over parameters would repeat each warning for each fit.
+_SHOWN: set[tuple[str, int, str]] = set()
+# Unit: the first fit's epsilon. The cap that is proposed for a new ledger: room for a few more fits, none of them free.
+# Chosen by hand.
+PROPOSED_FITS = 3.0
 
 # Parameters that many estimators share, documented once. A docstring refers to one by a line of its own: {epsilon}.
 _SHARED_PARAMETERS = {
@@ -102,6 +117,49 @@ def _with_shared_parameters(doc: str | None) -> str | None:
     )
 
 
+def no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> str:
+    """Return the text of a `NoLedgerWarning` about a call, with the line to write."""
+    further = "" if adjacency == Adjacency.ZERO_OUT.value else f', adjacency="{adjacency}"'
+    further += "" if unit == "row" else f', unit="{unit}"'
+    line = f'Ledger.open("private.ledger", epsilon={PROPOSED_FITS * epsilon:.12g}, delta={delta:.12g}{further})'
+    return (
+        f"no ledger is charged, so nothing adds up what further fits on the same rows cost. Write {call}(..., "
+        f"ledger={line}), with the name of your private data set."
+    )
+
+
+def warn_of_no_ledger(call: str, epsilon: float, delta: float, adjacency: str, unit: Unit) -> None:
+    """Warn whoever called the function that calls this one, whose name is `call`: it was given no ledger."""
+    caller = asked_by(sys._getframe(2))
+    if caller is not None:
+        warn_once_per_line(no_ledger(call, epsilon, delta, adjacency, unit), NoLedgerWarning, caller)
+
+
+def asked_by(frame: FrameType | None) -> FrameType | None:
+    """Return the frame of the line that asked for a fit, or None if it gets no warnings."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith(_QUIET_CALLERS):
+            return None
+        if not name.startswith(_BETWEEN):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def warn_once_per_line(text: str, category: type[Warning], caller: FrameType) -> None:
+    """Warn as Python's default filter does; where the filters ask for every warning, or for errors, each time."""
+    place = (caller.f_code.co_filename, caller.f_lineno, category.__name__)
+    matching = (
+        action
+        for action, message, kind, *_ in warnings.filters
+        if issubclass(category, kind) and (message is None or message.match(text))
+    )
+    if place not in _SHOWN or next(matching, "default") in ("error", "always", "all"):
+        warnings.warn_explicit(text, category, place[0], place[1], registry={})
+    _SHOWN.add(place)
+
+
 def _guarded(fit: Callable[..., Any]) -> Callable[..., Any]:
     """Return `fit`, which first warns of what it takes for granted, and then ignores all floating-point errors.
 
@@ -148,6 +206,53 @@ def _lazy_on_dask(method: Any) -> Any:
     return lazy
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What a fit may spend, in the units of plans.
+
+    Parameters
+    ----------
+    mu : float
+        The budget in one number; larger is less private. The noise multipliers s_t of all releases must
+        satisfy Σ 1 / s_t² <= mu².
+    n_rows : float
+        A public number of rows to divide sums by; with sample weights, times what a row counts on average.
+    factor : float
+        How far a sum of bounded terms can move, per bound: 2 under replace-one, else 1. For planning only.
+    counted : float, optional
+        With sample weights: what a row counts on average, as it is assumed. It is in `n_rows` already.
+    """
+
+    mu: float
+    n_rows: float
+    factor: float
+    counted: float | None = None
+
+    @classmethod
+    def of(cls, epsilon: float, delta: float, n_rows: float, adjacency: Adjacency | str) -> "Budget":
+        """Check the privacy parameters and return the budget of a fit with `n_rows` rows, a public number."""
+        epsilon, delta = checks.scale(epsilon, "epsilon"), checks.delta(delta)
+        if delta == 0:
+            raise ValueError("delta must be positive for this method (Gaussian noise), got 0. A common choice is 1e-6.")
+        return cls(gaussian_mu(epsilon, delta), float(n_rows), Adjacency.of(adjacency).factor)
+
+    @property
+    def worthwhile(self) -> bool:
+        """Whether the budget is enough for this many rows; if not, nothing is released and nothing is spent."""
+        return self.n_rows * self.mu / self.factor > _LEAST_SIGNAL
+
+    def noise(self, clip_norm: float) -> float:
+        """Return the standard deviation of a mean of terms up to `clip_norm`, if the whole budget goes into it."""
+        return self.factor * clip_norm / (self.n_rows * self.mu)
+
+
+def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
+    """Return noise multipliers that spend the given shares of mu²; the shares must add up to at most 1."""
+    if math.fsum(shares) > 1 + 1e-12:
+        raise ValueError("shares of the budget must not add up to more than 1.")
+    return [1.0 / (mu * math.sqrt(share)) for share in shares]
+
+
 class _ShownByPublicPath(ABCMeta):
     """Shows a class by the path that people import it from; `__module__` stays, for pickle, doctest and inspect."""
 
@@ -174,14 +279,14 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
     # What each parameter may be; `fit` refuses anything else before it reads a row. The annotations of a subclass's
     # `__init__` declare further ones.
     _checks: ClassVar[Mapping[str, checks.Check]] = {
+        "adjacency": lambda value, _name: Adjacency.of(value),
+        "random_state": lambda value, _name: random_source(value),
         "epsilon": checks.scale,
         "delta": checks.delta,
-        "adjacency": lambda value, _name: Adjacency.of(value),
         "n_rows": checks.optional(checks.count),
         "target_bounds": checks.bounds,
         "max_weight": checks.optional(checks.scale),
         "mean_weight": checks.optional(checks.scale),
-        "random_state": lambda value, _name: random_source(value),
     }
 
     # Whether `fit` takes a `Source`, and data frames of Dask.
@@ -233,9 +338,10 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
 
     def _check_each_parameter(self) -> None:
         """Refuse parameters that can't be, each by itself."""
-        for name, value in self.get_params(deep=False).items():
-            if name in self._checks:
-                self._checks[name](value, name)
+        params = self.get_params(deep=False)
+        for name, check in self._checks.items():
+            if name in params:
+                check(params[name], name)
 
     def _check_combination(self, public: Any) -> None:
         """Refuse parameters that don't go together, or not with the public data."""

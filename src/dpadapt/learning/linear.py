@@ -16,8 +16,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
 from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.public_models import ridge_by_leave_one_out

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import ClassificationInput, LinearClassifier, features_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
 from dpadapt.learning.losses import log_loss, softmax

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.budget import Budget, split_noise
+from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.scaling import Geometry
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
 from dpadapt.mechanisms.noise import Gaussian

@@ -18,8 +18,7 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.inputs import gate
-from dpadapt.learning.base import PrivateEstimator
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.losses import softmax
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
 from dpadapt.networks.private_training import OPTIMIZERS, SCHEDULES, Recipe, mixing_weights

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.budget import Budget, split_noise
+from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.scaling import WHITENING_FLOOR, Scaling
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram
 from dpadapt.mechanisms.mechanism import Repeated

@@ -16,8 +16,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.gate import declared_public, in_chunks, label_set, public_table
-from dpadapt.learning.base import ClassificationInput, LinearClassifier
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, ClassificationInput, LinearClassifier
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.representation.encoders import as_encoder, encoder_name, features_of, try_encoder
 from dpadapt.representation.feature_moments import (

@@ -18,11 +18,10 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from dpadapt.data import Public, Remembered
 from dpadapt.learning.losses import SoftmaxLoss
-from dpadapt.learning.public_models import ridge_by_leave_one_out
+from dpadapt.learning.public_models import cross_fitted_softmax, ridge_by_leave_one_out
 from dpadapt.rows import products_by_row
 from dpadapt.transfer.boosting import BoostedModel, Trees, fit_boosting
 from dpadapt.transfer.public_models import LINEAR, Offset, remembered_offset
-from dpadapt.transfer.public_softmax import cross_fitted_softmax, mixed_units
 
 Vector = NDArray[np.float64]
 
@@ -49,6 +48,18 @@ CONSTANT_DEVIATION = 0.3
 # Values are taken for errors if their distance from the outer quantiles is this many times the distance between these.
 # In 23 of the 24 development tasks there is no such public value; at a sixth of the distance there are some in six.
 _FAR_AWAY = 30.0
+
+
+def mixed_units(scales: NDArray[np.float64]) -> bool:
+    """Guess whether the columns have units of their own, as in a table, or share one, as pixels and embeddings do.
+
+    A table is standardised. Where units are shared, the scales themselves show which directions matter, and dividing by
+    them would lose that. Fewer than 50 columns are taken for a table, and so are columns of which one has 30 times the
+    median scale.
+    """
+    if len(scales) < 50:
+        return True
+    return bool(scales.max() > 30.0 * np.median(scales))
 
 
 def _outer_quantiles(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -29,7 +29,6 @@ from dpadapt.transfer.intervals import (
     log_losses,
     score_limit,
     set_plan,
-    started,
 )
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.preview import Forecast, forecast_classification
@@ -268,7 +267,9 @@ class PrivateTransferClassifier(LinearClassifier):
                 if base is not None:
                     rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
-                (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+                charges = [*count.charges, *plan.charges, *([] if calibration is None else calibration.charges)]
+                counted, *runs = data.ledger.start_all(charges)
+                run = None if calibration is None else runs.pop()
                 usable = count.usable_labels(counted, data.rows)
                 if usable.none:
                     notes = [NO_LABELS_NOTE]

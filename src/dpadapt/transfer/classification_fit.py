@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.learning.losses import centred_residuals, softmax
 from dpadapt.mechanisms.bounded import Array, Bounded, added, clipped_outer_sum, clipped_sum
 from dpadapt.rows import Block, Blocks, Part, Rows, row_products

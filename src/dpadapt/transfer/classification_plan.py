@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.budget import Budget, split_noise
+from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.losses import clipped_curvature, softmax
+from dpadapt.learning.public_models import SCORE_VARIANCES, public_softmax, whitening
 from dpadapt.learning.scaling import centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian
 from dpadapt.rows import row_products
-from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base
-from dpadapt.transfer.public_softmax import SCORE_VARIANCES, mixed_units, public_softmax, whitening
+from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base, mixed_units
 
 # Public preparation
 

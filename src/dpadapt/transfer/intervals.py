@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.accounting.ledger import Run
 from dpadapt.errors import CalibrationWarning
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, square_root_histogram
 from dpadapt.mechanisms.mechanism import Repeated
@@ -90,17 +90,6 @@ def _calibration_plan(budget: Budget, shares: tuple[float, float], caution: floa
     share = min(max((_CALIBRATION_SIGNAL * budget.factor / (budget.mu * budget.n_rows)) ** 2, least), most)
     rest = replace(budget, mu=budget.mu * math.sqrt(1.0 - share))
     return CalibrationPlan(1.0 / (budget.mu * math.sqrt(share)), rest, caution)
-
-
-def started(
-    ledger: Ledger, charges: list[tuple[Repeated, str]], plan: CalibrationPlan | None
-) -> tuple[list[Run], Run | None]:
-    """Charge all releases of a fit at once; return the runs of the model, and that of the calibration if there is one.
-
-    The charges of the model must have been planned with the budget that `plan` leaves.
-    """
-    runs = ledger.start_all([*charges, *([] if plan is None else plan.charges)])
-    return (runs, None) if plan is None else (runs[:-1], runs[-1])
 
 
 # The release

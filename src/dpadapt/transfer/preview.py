@@ -18,7 +18,7 @@ from dpadapt import checks, notebook
 from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.inputs.gate import declared_public, label_codes, label_set, numeric_labels, public_labels, public_table
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.transfer.base import regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses

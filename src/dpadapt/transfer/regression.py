@@ -36,7 +36,6 @@ from dpadapt.transfer.intervals import (
     require_public,
     residual_bounds,
     score_limit,
-    started,
 )
 from dpadapt.transfer.preview import Forecast, forecast_regression
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
@@ -288,7 +287,9 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             scored = data.rows.map(partial(scored_rows, base=base, fixed_rows=data.ledger.fixed_rows))
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
-            (counted, *runs), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+            charges = [*count.charges, *plan.charges, *([] if calibration is None else calibration.charges)]
+            counted, *runs = data.ledger.start_all(charges)
+            run = None if calibration is None else runs.pop()
             usable = count.usable_labels(counted, data.rows)
             if not usable.none:
                 change = shifted_change(replace(plan, budget=usable.budget(budget)), runs, scored)
@@ -327,13 +328,15 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         run: Run | None = None
         if budget.worthwhile:
             plan = same_population_plan(geometry, budget)
-            (counted, filtered), run = started(data.ledger, [*count.charges, *plan.charges], calibration)
+            charges = [*count.charges, *plan.charges, *([] if calibration is None else calibration.charges)]
+            counted, *runs = data.ledger.start_all(charges)
+            run = None if calibration is None else runs.pop()
             usable = count.usable_labels(counted, data.rows)
             notes = [NO_LABELS_NOTE] if usable.none else []
             if not usable.none:
                 precision = np.float32 if data.ledger.fixed_rows else np.float64
                 # Divided by the number of all rows: rows without a label then only shrink the change.
-                change = same_population_change(plan, filtered, geometry, data.rows, budget.n_rows, precision=precision)
+                change = same_population_change(plan, runs[0], geometry, data.rows, budget.n_rows, precision=precision)
                 spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
                 noise, adopted = np.linalg.norm(spread[:-1], axis=1) / geometry.scale, 1.0
         self.privacy_ = self._receipt(data.ledger, budget, [], notes=notes)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.learning.descent import constant, tail_noise
 from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.scaling import WHITENING_FLOOR, centre_and_scale, quantile_between

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dpadapt.accounting.ledger import Run
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.bounded import Bounded, added, votes
 from dpadapt.mechanisms.mechanism import Repeated
 from dpadapt.mechanisms.noise import Gaussian

@@ -17,8 +17,7 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import bounds_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.papers.adaptation.bounded_losses import (
     LimitedRows,

@@ -15,8 +15,7 @@ import numpy as np
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import bounds_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.learning.linear import joint_length
 from dpadapt.learning.scaling import Geometry, Scaling, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import LinearClassifier
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, LinearClassifier
 from dpadapt.learning.descent import gradient_weights
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum

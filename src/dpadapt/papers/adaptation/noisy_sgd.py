@@ -13,8 +13,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import bounds_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled

@@ -17,8 +17,7 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.base import PrivateEstimator, RegressionInput
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator, RegressionInput
 from dpadapt.learning.scaling import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import NonPrivate, Plan, Repeated

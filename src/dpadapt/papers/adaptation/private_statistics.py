@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import ClassificationInput, LinearClassifier, RegressionInput, bounds_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, ClassificationInput, LinearClassifier, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import joint_length, ridge_by_noise
 from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry

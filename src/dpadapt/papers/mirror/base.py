@@ -18,8 +18,7 @@ from dpadapt.accounting.closed_forms import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.base import PrivateEstimator, bounds_assumption
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator, bounds_assumption
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import Loss, SquaredLoss, log_loss
 from dpadapt.mechanisms.mechanism import Repeated

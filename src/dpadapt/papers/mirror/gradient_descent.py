@@ -16,8 +16,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import LinearClassifier
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, LinearClassifier
 from dpadapt.learning.descent import constant, private_descent
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled

@@ -18,8 +18,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import Agents
 from dpadapt.hybrid.questions import ConstantHypothesis, Hypothesis
 from dpadapt.inputs.gate import label_codes, label_set, private_arrays
-from dpadapt.learning.base import PrivateEstimator
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.mechanism import as_plan
 from dpadapt.mechanisms.randomness import random_source

@@ -19,8 +19,7 @@ from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
-from dpadapt.learning.base import LinearClassifier, PrivateEstimator
-from dpadapt.learning.budget import Budget, split_noise
+from dpadapt.learning.base import Budget, LinearClassifier, PrivateEstimator, split_noise
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.learning.scaling import WHITENING_FLOOR

@@ -20,8 +20,7 @@ from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.learning.base import PrivateEstimator
-from dpadapt.learning.budget import Budget
+from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
