@@ -6,13 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from dpadapt import (
-    Ledger,
-    PrivateLinearRegression,
-    Public,
-    evaluate,
-    notebook,
-)
+from dpadapt import Ledger, PrivateLinearRegression, Public, evaluate, notebook
 from dpadapt.mechanisms import Gaussian
 
 NASTY = "<script>alert('x')</script> & \"y\""

@@ -9,13 +9,7 @@ import pytest
 from benchmarks.hybrid import reweigh, reweigh_claims, transfer
 from benchmarks.hybrid.populations import population, rotating, two_samples
 from benchmarks.hybrid.reweigh import parity_row
-from benchmarks.hybrid.transfer import (
-    PEOPLE,
-    WAYS,
-    Piece,
-    losses,
-    measure,
-)
+from benchmarks.hybrid.transfer import PEOPLE, WAYS, Piece, losses, measure
 
 
 def row(name, *, people=PEOPLE, seed=0, chosen="source", ablation="", **values):

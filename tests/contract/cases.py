@@ -333,11 +333,7 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("linear public model", "regression", shifted("regression"), epsilon=8.0, public_model="linear"),
         variant("intervals", "regression", shifted("regression"), epsilon=8.0, intervals=True),
         variant(
-            "intervals, same population",
-            "regression",
-            labelled("regression"),
-            prior="same-population",
-            intervals=True,
+            "intervals, same population", "regression", labelled("regression"), prior="same-population", intervals=True
         ),
     ],
     "PrivateLinearRegression": [
@@ -494,8 +490,7 @@ RECIPES: dict[str, list[Recipe]] = {
         Recipe("people", "two classes", people(20_000), {**ROUNDS, "learner": DescentLearner(n_steps=5)}),
         variant("mapped rows", "two classes", nothing, learner=DescentLearner(Squares(0.5), n_steps=5)),
         replace(
-            variant("Poisson samples", "two classes", people(20_000), **ROUNDS, learner=SAMPLED_DESCENT),
-            slow=True,
+            variant("Poisson samples", "two classes", people(20_000), **ROUNDS, learner=SAMPLED_DESCENT), slow=True
         ),
         variant("online", "two classes", nothing, learner=OnlineLearner(n_steps=40), density=0.05),
         variant(
@@ -579,15 +574,7 @@ RECIPES: dict[str, list[Recipe]] = {
     "PrivateNetwork": [
         Recipe("labelled public", "classes", labelled("classes"), {"n_steps": 3, "public_steps": 5, "batch_size": 400}),
         variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),
-        variant(
-            "mirror",
-            "classes",
-            labelled("classes"),
-            transfer="mirror",
-            n_steps=8,
-            public_steps=5,
-            batch_size=100,
-        ),
+        variant("mirror", "classes", labelled("classes"), transfer="mirror", n_steps=8, public_steps=5, batch_size=100),
     ],
 }
 

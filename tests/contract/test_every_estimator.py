@@ -67,9 +67,7 @@ def test_every_parameter_is_checked_before_a_row_is_read(cls):
 
 
 # Files whose releases no estimator makes, and who does.
-ELSEWHERE = {
-    "evaluation.py": "a function that takes a ledger; its own tests replay it",
-}
+ELSEWHERE = {"evaluation.py": "a function that takes a ledger; its own tests replay it"}
 
 
 def test_every_release_of_the_package_is_made_by_a_recipe(monkeypatch):

@@ -7,14 +7,7 @@ import pytest
 
 from dpadapt.hybrid import classifier_fit
 from dpadapt.hybrid.agents import SimulatedAgents
-from dpadapt.hybrid.classifier_fit import (
-    ask_moments,
-    choose,
-    correct,
-    correct_constant,
-    correction_step,
-    fit_locally,
-)
+from dpadapt.hybrid.classifier_fit import ask_moments, choose, correct, correct_constant, correction_step, fit_locally
 from dpadapt.hybrid.curator_releases import Moments
 from dpadapt.hybrid.mapped_questions import probability, public_map, scores
 

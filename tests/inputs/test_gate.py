@@ -6,12 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt import (
-    Ledger,
-    PrivateLinearRegression,
-    PrivateLogisticRegression,
-    Public,
-)
+from dpadapt import Ledger, PrivateLinearRegression, PrivateLogisticRegression, Public
 from dpadapt.inputs.gate import declared_public, label_codes, label_set, numeric_labels, public_labels, public_table
 
 X = np.random.default_rng(0).uniform(-1, 1, (60, 2))

@@ -5,11 +5,7 @@ import pytest
 
 from dpadapt import Ledger, PrivacyError
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
-from dpadapt.learning.losses import (
-    LogisticLoss,
-    SoftmaxLoss,
-    SquaredLoss,
-)
+from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpadapt.mechanisms import Gaussian
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 from dpadapt.rows import Rows

@@ -7,11 +7,7 @@ import traceback
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import (
-    HistGradientBoostingRegressor,
-    StackingRegressor,
-    VotingRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingRegressor, StackingRegressor, VotingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -262,11 +258,7 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
             PUBLIC,
             "must be 'linear', a model with predict, or left out, got 'boosting'",
         ),
-        (
-            PrivateTransferRegressor(public_model=StandardScaler()),
-            PUBLIC,
-            "fails on public rows: AttributeError",
-        ),
+        (PrivateTransferRegressor(public_model=StandardScaler()), PUBLIC, "fails on public rows: AttributeError"),
         (
             PrivateTransferRegressor(public_model=FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC))),
             PUBLIC,
@@ -439,11 +431,7 @@ def test_a_model_that_can_not_be_copied_gets_no_private_row():
 
 @pytest.mark.parametrize(
     "model",
-    [
-        GaussianProcessRegressor(alpha=0.1),
-        StackingRegressor([("tree", tree())], cv=3),
-        Function(lambda X: X[:, :1]),
-    ],
+    [GaussianProcessRegressor(alpha=0.1), StackingRegressor([("tree", tree())], cv=3), Function(lambda X: X[:, :1])],
     ids=["predicts unfitted", "predicts only when fitted", "one column"],
 )
 def test_models_of_other_kinds_are_accepted(model):

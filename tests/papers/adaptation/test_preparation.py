@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt.papers.adaptation.preparation import (
-    bounded_rows,
-    target_scale,
-    unit_geometry,
-    unit_rows,
-)
+from dpadapt.papers.adaptation.preparation import bounded_rows, target_scale, unit_geometry, unit_rows
 
 
 @pytest.mark.parametrize("public_too", [True, False])

@@ -4,13 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.theory.adaptation_problems import objective, smooth_objective
-from dpadapt.papers.adaptation.problem import (
-    CrossEntropy,
-    Penalties,
-    SquaredError,
-    reference_weights,
-    weight_gradient,
-)
+from dpadapt.papers.adaptation.problem import CrossEntropy, Penalties, SquaredError, reference_weights, weight_gradient
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 7.0])

@@ -6,12 +6,7 @@ from scipy.linalg import cho_factor
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from dpadapt.papers.mirror.maps import (
-    Ball,
-    LogisticMap,
-    QuadraticMap,
-    solve_factored,
-)
+from dpadapt.papers.mirror.maps import Ball, LogisticMap, QuadraticMap, solve_factored
 
 RANDOM = np.random.default_rng(5)
 ROWS = RANDOM.standard_normal((60, 4)) * [1.0, 2.0, 0.5, 1.0]
