@@ -302,6 +302,7 @@ def test_scores_of_public_rows_lie_on_no_edge_of_a_bin():
 # Intervals.
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("metric", EVALUATION_METRICS)
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_intervals_cover_the_metric_of_the_population(metric, delta):

@@ -3,7 +3,7 @@ import pytest
 from sklearn.metrics import log_loss
 
 from dpadapt import PrivateLogisticRegression, Public
-from dpadapt.datasets.bundled import digits, fair_by_age
+from dpadapt.datasets.bundled import fair_by_age
 
 random = np.random.default_rng(12)
 X = random.uniform(-1, 1, (4000, 4))
@@ -35,15 +35,6 @@ def test_correction_of_a_public_model_on_real_data():
 
     public_only = loss(1e-6, 1e-12)
     assert loss(3.0) < public_only - 0.02
-
-
-def test_ten_classes_with_unlabelled_public_features():
-    arrays = digits().arrays
-    X_digits, y_digits = arrays["X"].reshape(len(arrays["y"]), -1).astype(float), arrays["y"]
-    public = Public(X_digits[:600])
-    model = PrivateLogisticRegression(20.0, 1e-4, classes=range(10), random_state=0)
-    model.fit(X_digits[600:], y_digits[600:], public=public)
-    assert model.score(X_digits[600:], y_digits[600:]) > 0.6
 
 
 def test_a_declared_class_without_rows_is_allowed():

@@ -69,6 +69,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.every_fourth
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "utf-16", "utf-16-le", "utf-32"])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_chunks_of_text_are_the_whole_table(tmp_path, text, encoding):
