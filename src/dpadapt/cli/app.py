@@ -17,15 +17,14 @@ import typer
 
 from dpadapt import __version__
 from dpadapt.cli import (
-    advise,
     audit,
-    before_spending,
     cost,
     demo,
     evaluate,
     fit,
     ledger,
     predict,
+    previews,
     request,
     schema,
     statement,
@@ -55,9 +54,7 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 # One line per command or group of commands.
 schema.mount(app)
-advise.mount(app)
-before_spending.mount_forecast(app)
-before_spending.mount_rehearse(app)
+previews.mount(app)
 request.mount(app)
 fit.mount(app)
 predict.mount(app)

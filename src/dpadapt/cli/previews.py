@@ -1,5 +1,6 @@
-"""`dpadapt forecast` and `dpadapt rehearse`: what a budget could buy, from public rows alone. Both spend nothing."""
+"""`dpadapt advise`, `forecast` and `rehearse`: what a budget could buy, from public rows alone. All are free."""
 
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,15 +23,144 @@ from dpadapt.cli.options import (
     parse_epsilons,
     teach,
 )
+from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, say_notes
 from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from dpadapt.advice import Advice
     from dpadapt.demo import Compared
     from dpadapt.report.previews import Part
     from dpadapt.tables import EncodedRows, Schema
+    from dpadapt.transfer.preview import Preview
+
+
+_ADVISE_HELP = teach(
+    """
+Say which private fit to make, at which epsilon, and what to expect of it.
+
+Reads public rows and a few facts that you state; no private row. It makes trial fits on public rows, some of which play
+the role of private ones: split at random, and split along dates and other columns, so that the two parts differ as
+private and public people may. It answers with a verdict, a table of expected errors at each epsilon, and the command to
+run next. If the file of --schema does not exist, a schema is inferred from the public rows and written; --dataset,
+--category and --encode are for this schema, as in dpadapt schema.
+
+Example:
+
+\b
+  dpadapt advise public.csv --label cost --rows 600 --schema schema.toml
+"""
+)
+
+
+def _advise(
+    public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
+    label: LabelOption,
+    rows: Annotated[int, typer.Option(help="How many private rows there are: a number that is public.")],
+    schema: Annotated[
+        Path, typer.Option(help="What is known about the columns. Inferred and written if the file does not exist.")
+    ] = Path("schema.toml"),
+    task: Annotated[
+        TaskName | None, typer.Option(help="Predict a number or a class. Default: by the column's type.")
+    ] = None,
+    person: Annotated[
+        str | None, typer.Option(help="The column with the id of each row's person, if persons have several rows.")
+    ] = None,
+    rows_per_person: Annotated[
+        float | None, typer.Option(help="Rows of a private person, on average. Default: as in the public table.")
+    ] = None,
+    same_population: Annotated[
+        bool, typer.Option("--same-population", help="The public rows are a random sample of the private population.")
+    ] = False,
+    secret_size: Annotated[
+        bool, typer.Option("--secret-size", help="The number of private rows is secret; --rows is an estimate.")
+    ] = False,
+    split_by: Annotated[
+        str | None, typer.Option(help="A column along which public and private people differ. Tried first.")
+    ] = None,
+    epsilon: Epsilons = "0.1,0.3,1,3",
+    dataset: DatasetOption = None,
+    category: CategoryOption = None,
+    encode: EncodeOption = None,
+    encoding: EncodingOption = None,
+    seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("advice.html"),
+) -> None:
+    """Check everything, then rehearse, print and write a page."""
+    from threadpoolctl import threadpool_limits
+
+    from dpadapt import checks
+    from dpadapt.advice import advise
+    from dpadapt.cli.inputs import public_table
+    from dpadapt.report.previews import advice_page
+    from dpadapt.tables import read_schema, to_toml
+
+    epsilons = parse_epsilons(epsilon)
+    checks.count(rows, "--rows", least=2)
+    check_parent(out, "--out")
+    check_parent(schema, "--schema")
+    made, options = not schema.exists(), SchemaOptions.checked(dataset, category, encode)
+    if not made and options != SchemaOptions.checked(None, None, None):
+        raise ValueError(
+            f"--dataset, --category and --encode are for a schema that is inferred, and {schema} exists. Edit it, or "
+            f"name another with --schema."
+        )
+    with working("reading"):
+        table = public_table(public, str(public), encoding)
+    known = options.infer(table) if made else read_schema(schema, origin=f"--schema {schema}")
+    with progress_bar("rehearsing", None) as done, threadpool_limits(1):
+        advice = advise(
+            table,
+            rows,
+            label=label,
+            schema=known,
+            task=None if task is None else task.value,
+            person=person,
+            rows_per_person=rows_per_person,
+            same_population=same_population,
+            secret_size=secret_size,
+            split_by=split_by,
+            epsilons=epsilons,
+            random_state=seed,
+            done=done,
+        )
+    if made:
+        known = known if person is None else known.ignoring(person)
+        write_file(schema, "--schema", to_toml(known, origin=public.name).encode())
+    command = _next_command(advice, public, schema, label, person)
+    facts = [f"{len(table.frame):,} public rows of {public.name}"]
+    wrote = f"{out} and {schema}, which was inferred" if made else f"{out}"
+    _show(advice, advice_page(advice, label, facts, command), out, f"\nNext:\n  {command}\n", wrote)
+    if made:
+        say_notes(known, schema)
+
+
+def _show(preview: "Preview", page: str, out: Path, more: str = "", wrote: str = "") -> None:
+    """Write the page, then print the preview, `more` and what was written."""
+    from dpadapt.report.terminal import print_preview
+
+    write_file(out, "--out", page.encode())
+    screen = console()
+    print_preview(screen, preview)
+    screen.print(f"{more}Wrote {wrote or out}", soft_wrap=True, markup=False)
+
+
+def _next_command(advice: "Advice", public: Path, schema: Path, label: str, person: str | None) -> str:
+    """Return the command that carries the advice out."""
+    parts = ["dpadapt fit --private PRIVATE.csv"]
+    if advice.chosen is None or advice.chosen.use_public:
+        parts.append(f"--public {shlex.quote(str(public))}")
+    parts += [f"--schema {shlex.quote(str(schema))}", f"--label {shlex.quote(label)}", f"--task {advice.task}"]
+    if advice.chosen is not None and advice.chosen.method.name != "transfer":
+        parts.append(f"--method {advice.chosen.method.name}")
+    parts.append(f"--epsilon {advice.epsilon:g} --delta {advice.delta:g}")
+    if advice.adjacency == "add-remove":
+        parts.append(f"--adjacency add-remove --rows {advice.n_private}")
+    if advice.unit == "person":
+        parts.append(f"--person {shlex.quote(person or 'COLUMN')}")
+    return " ".join([*parts, "--out model/"])
 
 
 _FORECAST_HELP = teach(
@@ -51,11 +181,6 @@ Example:
 )
 
 
-def mount_forecast(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("forecast", help=_FORECAST_HELP)(_forecast)
-
-
 def _forecast(
     public: Annotated[Path, typer.Option(help="Public rows, CSV or Parquet; with the label for a regression.")],
     schema: SchemaOption,
@@ -72,7 +197,6 @@ def _forecast(
     from dpadapt import checks
     from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.report.previews import beside, forecast_page, forecasts_at
-    from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
@@ -89,10 +213,7 @@ def _forecast(
         raise ValueError(f"--public {public}: column {label!r} is missing. A forecast of a regression needs it.")
     with working("forecasting"):
         forecasts = forecasts_at(model.configured(), rows_read.declared, rows, epsilons)
-    write_file(out, "--out", forecast_page(forecasts, str(label), rows_read.words).encode())
-    screen = console()
-    print_preview(screen, beside(forecasts))
-    screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
+    _show(beside(forecasts), forecast_page(forecasts, label, rows_read.words), out)
 
 
 # Least number of public rows to rehearse on: fewer would leave fewer than five rows to measure errors on.
@@ -115,11 +236,6 @@ Example:
                    --split-by age
 """
 )
-
-
-def mount_rehearse(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("rehearse", help=_REHEARSE_HELP)(_rehearse)
 
 
 def _rehearse(
@@ -149,7 +265,6 @@ def _rehearse(
     from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.demo import compared
     from dpadapt.report.previews import compared_rehearsals, rehearsal_page
-    from dpadapt.report.terminal import print_preview
     from dpadapt.tables import read_schema
 
     epsilons = parse_epsilons(epsilon)
@@ -176,10 +291,7 @@ def _rehearse(
     parts = _measure(lines, [model.configured() for model in models], rows_read, rows, options)
     preview = compared_rehearsals(parts, rows, split_by)
     facts = [f"{len(rows_read.X):,} public rows", f"{rows:,} private rows planned", f"δ = {delta:g}"]
-    write_file(out, "--out", rehearsal_page(preview, parts, str(label), facts).encode())
-    screen = console()
-    print_preview(screen, preview)
-    screen.print(f"Wrote {out}", soft_wrap=True, markup=False)
+    _show(preview, rehearsal_page(preview, parts, label, facts), out)
 
 
 def _measure(
@@ -227,3 +339,10 @@ def _key(public: "EncodedRows", schema: "Schema", column: str | None) -> "NDArra
         f"--split-by {column}: it must hold a number, a date such as 2024-05-31 or a category of the schema in most "
         f"rows."
     )
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("advise", help=_ADVISE_HELP)(_advise)
+    app.command("forecast", help=_FORECAST_HELP)(_forecast)
+    app.command("rehearse", help=_REHEARSE_HELP)(_rehearse)
