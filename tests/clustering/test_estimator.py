@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning, Public, persist
-from dpadapt.audit import lower_bound
-from dpadapt.audit.releases import ReleaseScores
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
 from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
@@ -247,33 +245,3 @@ def test_cost_estimate_is_at_most_the_bound(pair):
     S, _, public = pair
     model = make([2, 6, 20], epsilon=1e6, certificate_share=0.5).fit(S, public=public)
     assert all(model.cost_estimate_[k] <= model.cost_bound_[k] for k in (2, 6, 20))
-
-
-AUDIT_TARGETS = np.random.default_rng(0).uniform(0, 1, (25, 2))
-PUBLIC = Public(AUDIT_TARGETS)
-# Three sources in one bin; in the neighbouring data set the last is null.
-SOURCES = (np.repeat(AUDIT_TARGETS[:1], 3, axis=0) + 0.001,)
-NEIGHBOUR = (np.vstack([SOURCES[0][:-1], [[np.nan, np.nan]]]),)
-
-
-def audited(factor, **params):
-    def make():
-        return PrivateSourceTargetClustering(2, 1.0, adjacency="zero-out", **params)
-
-    scores = ReleaseScores(make, SOURCES, NEIGHBOUR, fit_kwargs={"public": PUBLIC}, noise=factor, seed=7)
-    return lower_bound(scores, SOURCES, NEIGHBOUR, delta=params.get("delta", 0.0), runs=900, confidence=0.99)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("params", [{}, {"noise": "gaussian", "delta": 1e-2}], ids=["laplace", "gaussian"])
-def test_audit_does_not_refute_the_claimed_epsilon(params):
-    result = audited(1.0, **params)
-    assert not result.refutes(1.0)
-    # The attack has power: with Laplace noise it reaches a good part of what the claim allows. With Gaussian noise it
-    # has little: 0.019 was measured, so this case hardly does more than run the audit.
-    assert result.epsilon_lower > (0.5 if not params else 0.01)
-
-
-@pytest.mark.slow
-def test_audit_refutes_halved_noise():
-    assert audited(0.5).refutes(1.0)

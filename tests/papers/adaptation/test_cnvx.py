@@ -51,22 +51,6 @@ def verbatim(X_s, y_s, X, y, *, alpha, radius, kappa, T, sigma1, sigma2, z, z_we
     return total / T
 
 
-def recorded(estimator, data):
-    """Fit, and return the noise that was added to each release."""
-    X_s, y_s, X, y = data
-    ledger = Ledger(math.inf, adjacency=Adjacency.of(estimator.adjacency), random_state=1)
-    noises, draw = [], ledger._draw
-
-    def tap(mechanism, bounded, scale, random):
-        noisy = draw(mechanism, bounded, scale, random)
-        noises.append((noisy - bounded.value, scale))
-        return noisy
-
-    ledger._draw = tap
-    estimator.fit(X, y, public=Public(X_s, y_s), ledger=ledger)
-    return estimator, noises
-
-
 def scaled(data):
     X_s, y_s, X, y = data
     geometry, scale = unit_geometry(X.shape[1], X_s), target_scale(None, y_s)
@@ -82,7 +66,7 @@ def scaled(data):
     ("sizes", "kappa"),
     [((60, 40, 3), (0.02, 10.0, 0.0)), ((60, 40, 3), (0.02, 5.0, 1.0)), ((400, 150, 10), (1.0, 0.0, 0.0))],
 )
-def test_the_fast_descent_equals_a_verbatim_loop(sizes, form, kappa):
+def test_the_fast_descent_equals_a_verbatim_loop(make_tape, sizes, form, kappa):
     data = make_data(*sizes)
     T, alpha, radius = 500, 0.4, 2.0
     n, d = sizes[1], sizes[2] + 1
@@ -98,7 +82,10 @@ def test_the_fast_descent_equals_a_verbatim_loop(sizes, form, kappa):
         noise="paper" if form == "paper" else "exact",
         discrepancy_share=0.1 if "with" in form else None,
     )
-    estimator, noises = recorded(estimator, data)
+    X_s, y_s, X, y = data
+    tape = make_tape(noiseless=False, adjacency=Adjacency.of(estimator.adjacency))
+    estimator.fit(X, y, public=Public(X_s, y_s), ledger=tape.ledger)
+    noises = list(zip(tape.noises, tape.scales, strict=True))
     parts, geometry, scale = scaled(data)
     gradients = [(z, s) for z, s in noises if z.shape == (d,)]
     losses = [(z, s) for z, s in noises if z.shape == (n,)]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpadapt import Adjacency, Ledger, Public, audit
+from dpadapt import Adjacency, Public, audit
 from dpadapt.papers.adaptation.bounded_losses import limited_rows
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap, smoothness_of
 from dpadapt.papers.adaptation.preparation import unit_geometry
@@ -46,7 +46,7 @@ def verbatim(Z_s, c_s, Z, c, loss, *, alpha, radius, penalties, mu, T, beta, noi
 
 @pytest.mark.parametrize("form", ["exact", "paper", "inf"])
 @pytest.mark.parametrize(("classes", "loss"), [(2, CrossEntropy()), (3, CrossEntropy()), (2, SquaredError())])
-def test_it_equals_a_verbatim_loop(form, classes, loss):
+def test_it_equals_a_verbatim_loop(make_tape, form, classes, loss):
     X_s, y_s, X, y = make_data(classes=classes)
     T, alpha, radius, n = 60, 0.4, 3.0, len(X)
     model = NCnvxAdap(
@@ -63,26 +63,16 @@ def test_it_equals_a_verbatim_loop(form, classes, loss):
         average="paper" if form == "paper" else "mean",
         random_state=4,
     )
-    ledger = Ledger(math.inf, adjacency=Adjacency.REPLACE_ONE, random_state=1)
-    noises = []
-
-    draw = ledger._draw
-
-    def tap(mechanism, bounded, scale, random):
-        noisy = draw(mechanism, bounded, scale, random)
-        noises.append(noisy - bounded.value)
-        return noisy
-
-    ledger._draw = tap
-    model.fit(X, y, public=Public(X_s, y_s), ledger=ledger)
+    tape = make_tape(noiseless=False, adjacency=Adjacency.REPLACE_ONE)
+    model.fit(X, y, public=Public(X_s, y_s), ledger=tape.ledger)
     geometry = unit_geometry(3, X_s)
     Z_s, Z = (limited_rows(geometry.transform(t), np.zeros(len(t)), max_norm=1, max_target=1).X for t in (X_s, X))
     shape = (4,) if classes == 2 else (4, 3)
     k = 1 if classes == 2 else classes
     p, penalties = (1 - alpha) / n, Penalties(0.1, 2.0, 1.0)
     G, B, mu = loss.lipschitz(k, radius), loss.bound(k, radius), math.sqrt(len(X) + len(X_s))
-    gradients = [z for z in noises if z.shape == shape]
-    own = [z for z in noises if z.shape == (n,)]
+    gradients = [z for z in tape.noises if z.shape == shape]
+    own = [z for z in tape.noises if z.shape == (n,)]
     expected = verbatim(
         Z_s,
         y_s,

@@ -1,13 +1,11 @@
 """Algorithm 2 for networks: equal to a loop over the printed lines with the same noise."""
 
-import math
-
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from dpadapt import Adjacency, Ledger, Public  # noqa: E402
+from dpadapt import Adjacency, Public  # noqa: E402
 from dpadapt.papers.adaptation.ncnvx import ncnvx_network  # noqa: E402
 
 
@@ -17,23 +15,8 @@ def made_up(seed=0):
     return X, (X[:, 0] > 0).astype(int), X_public, (X_public[:, 0] + X_public[:, 1] > 0).astype(int)
 
 
-def recorded(model, X, y, public):
-    """Fit, and return the noise of every release."""
-    ledger = Ledger(math.inf, adjacency=Adjacency.REPLACE_ONE, random_state=1)
-    noises, draw = [], ledger._draw
-
-    def tap(mechanism, bounded, scale, random):
-        noisy = draw(mechanism, bounded, scale, random)
-        noises.append(noisy - bounded.value)
-        return noisy
-
-    ledger._draw = tap
-    model.fit(X, y, public=public, ledger=ledger)
-    return noises
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9])
-def test_steps_are_those_of_algorithm_2_with_weights_at_their_reference(alpha):
+def test_steps_are_those_of_algorithm_2_with_weights_at_their_reference(make_tape, alpha):
     X, y, X_public, y_public = made_up()
     module = torch.nn.Linear(3, 2)
     with torch.no_grad():
@@ -42,7 +25,9 @@ def test_steps_are_those_of_algorithm_2_with_weights_at_their_reference(alpha):
     model = ncnvx_network(
         module, 8.0, 1e-5, alpha=alpha, n_steps=12, learning_rate=0.7, clip_norm=0.8, average=0.0, random_state=3
     )
-    noises = recorded(model, X, y, Public(X_public, y_public))
+    tape = make_tape(noiseless=False, adjacency=Adjacency.REPLACE_ONE)
+    model.fit(X, y, public=Public(X_public, y_public), ledger=tape.ledger)
+    noises = tape.noises
     assert [noise.shape for noise in noises] == [(8,)] * 12
     # The public rows that were not held out, in the estimator's own split.
     generator = np.random.default_rng(3)
