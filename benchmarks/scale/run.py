@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from benchmarks.running import command, peak_memory
 from benchmarks.transfer.common import claim, print_tables, setting_text, versions, write_claims_and_tables
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, Source
-from dpadapt.tables.chunks import MOST_PUBLIC_ROWS
+from dpadapt.tables.reading import MOST_PUBLIC_ROWS
 
 Array = NDArray[Any]
 START, END = "<!-- bench scale -->", "<!-- end of bench scale -->"

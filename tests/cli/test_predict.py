@@ -160,7 +160,7 @@ def test_intervals_that_can_not_be_had_are_refused_before_anything_is_spent(run,
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Make chunks of seven rows."""
-    monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 7)
+    monkeypatch.setattr("dpadapt.tables.reading._CHUNK_ROWS", 7)
 
 
 @pytest.mark.thorough
@@ -196,7 +196,7 @@ def test_predictions_in_chunks_are_those_of_the_whole_table(run, site, tmp_path,
         expected, read = out.read_bytes(), pd.read_csv if ending == "csv" else pd.read_parquet
         whole = read(out)
         with monkeypatch.context() as patched:
-            patched.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 7)
+            patched.setattr("dpadapt.tables.reading._CHUNK_ROWS", 7)
             for data in ("rows.csv", "rows.parquet", "texts", "tables"):
                 outcome = run("predict", site.out, tmp_path / data, "-o", out, *beside)
                 assert outcome.code == 0, outcome.err
@@ -270,7 +270,7 @@ def test_folders_that_are_no_table_are_refused(run, site, fitted, tmp_path):
     fitted()
     rows, out = tmp_path / "rows", tmp_path / "o.csv"
     rows.mkdir()
-    refused(run("predict", site.out, rows, "-o", out), "rows", "no CSV or Parquet files")
+    refused(run("predict", site.out, rows, "-o", out), "rows", "no CSV, Parquet or Excel files")
     (rows / "year=2024").mkdir()
     refused(run("predict", site.out, rows, "-o", out), "rows", "year=2024")
     (rows / "year=2024").rmdir()
@@ -295,7 +295,7 @@ def test_a_warning_about_intervals_is_given_once(run, site, fitted, tmp_path, sm
 @pytest.mark.thorough
 def test_memory_does_not_grow_with_the_number_of_rows(run, site, fitted, tmp_path, monkeypatch):
     fitted()
-    monkeypatch.setattr("dpadapt.tables.chunks._CHUNK_ROWS", 1_000)
+    monkeypatch.setattr("dpadapt.tables.reading._CHUNK_ROWS", 1_000)
     for out in (tmp_path / "o.csv", tmp_path / "o.parquet"):
         peaks = []
         for n in (4_000, 16_000):

@@ -17,6 +17,7 @@ import struct
 import warnings
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pyarrow
 import pyarrow.dataset
@@ -39,8 +40,7 @@ from dpadapt.inputs import persons
 from dpadapt.inputs.gate import label_codes, private_arrays
 from dpadapt.integrations import dask as workers
 from dpadapt.representation import encoders
-from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells
-from dpadapt.tables.chunks import table_chunks
+from dpadapt.tables import Category, Date, Encoded, Ignored, Number, Schema, TableModel, cells, table_chunks
 
 # Cells of a pool, and cells that are read in company, in the default run and in the slow one.
 SIZES = [
@@ -579,6 +579,15 @@ def write_csv(folder, column, name="a.csv"):
     return folder / name
 
 
+def write_excel(folder, column):
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    for row in ((*NAMES, "label"), *([cell] * 10 for cell in column)):
+        sheet.append(row)
+    book.save(folder / "a.xlsx")
+    return folder / "a.xlsx"
+
+
 def write_parquet(folder, column, name="a.parquet"):
     pyarrow.parquet.write_table(arrow_of(column), folder / name)
     return folder / name
@@ -628,6 +637,33 @@ KINDS_OF_TEXT_FILES = {
 @pytest.mark.parametrize(("n_each", "n_cells"), SIZES)
 def test_text_files_are_read_cell_by_cell_in_chunks_and_folders_too(n_each, n_cells, encoder, tmp_path):
     reads, pool = ways(table_model("number label"), tmp_path, write_csv), drawn(n_each, list, KINDS_OF_TEXT_FILES)
+    alone = read_alone(reads[0], pool)
+    for read in reads:
+        assert differences(read, pool, n_cells // 5, alone=alone) == []
+
+
+def a_cell_of_excel(cell):
+    """Return a cell that a workbook can hold."""
+    if isinstance(cell, str):
+        return "".join(sign for sign in cell if sign.isprintable() or sign == "\n").removeprefix("=")
+    if isinstance(cell, datetime.datetime | datetime.date) and not 1900 <= cell.year <= 9998:
+        return datetime.date(2024, 2, 29)
+    return cell.replace(tzinfo=None) if isinstance(cell, datetime.datetime | datetime.time) else cell
+
+
+KINDS_OF_EXCEL = {
+    **{kind: KINDS[kind] for kind in ("int", "usual float", "odd float", "number as text", "date as text")},
+    "word": [*WORDS_OF_FILES, "#N/A", "#DIV/0!", "#VALUE!"],
+    "date": lambda rng: [moments(rng), moments(rng).date(), moments(rng).time()][rng.integers(3)],
+    "span": lambda rng: datetime.timedelta(hours=int(rng.integers(0, 99))),
+    "bool or missing": (True, False, None),
+}
+
+
+@pytest.mark.parametrize(("n_each", "n_cells"), SIZES)
+def test_workbooks_are_read_cell_by_cell_in_chunks_and_folders_too(n_each, n_cells, encoder, tmp_path):
+    reads, pool = ways(table_model("number label"), tmp_path, write_excel), drawn(n_each, list, KINDS_OF_EXCEL)
+    pool.cells = [a_cell_of_excel(cell) for cell in pool.cells]
     alone = read_alone(reads[0], pool)
     for read in reads:
         assert differences(read, pool, n_cells // 5, alone=alone) == []

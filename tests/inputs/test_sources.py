@@ -208,16 +208,16 @@ def test_files_with_other_columns_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"a": [1, 2], "y": [1.0, 2.0]}), tmp_path / "2.parquet")
     text = refused(Source.from_files(tmp_path, label="y"))
-    assert "2.parquet: its columns differ from those of 1.parquet" in text
+    assert "2.parquet: column 'a' has another type than in the files before" in text
     (tmp_path / "2.parquet").unlink()
     assert "label must name a column" in refused(Source.from_files(tmp_path, label="cost"))
     assert "no such file" in refused(Source.from_files(tmp_path / "nothing.parquet", label="y"))
     pq.write_table(pa.table({"a": ["17.5", "b"], "y": [1.0, 2.0]}), tmp_path / "1.parquet")
     text = refused(Source.from_files(tmp_path, label="y"))
-    assert "some columns of the files hold no numbers" in text
+    assert "some columns hold no numbers" in text
     assert "17.5" not in text
     (tmp_path / "notes.txt").write_text("17.5")
-    assert "all files must end in" in refused(Source.from_files(tmp_path, label="y"))
+    assert "CSV and Parquet files" in refused(Source.from_files(tmp_path, label="y"))
 
 
 def test_names_of_columns_are_compared_and_kept(rows, tmp_path):
@@ -234,7 +234,7 @@ def test_names_of_columns_are_compared_and_kept(rows, tmp_path):
 def test_names_of_columns_are_not_shown_because_a_file_may_lack_its_header(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("ZEBRA,17.25,y\n" + "a,2,3\n" * 9)
-    assert "ZEBRA" not in refused(Source.from_files(path, label="y"), kind=OSError)
+    assert "ZEBRA" not in refused(Source.from_files(path, label="y"))
     path.write_text("31,17.25,y\n" + "1,2,3\n" * 9)
     public = Public(pd.DataFrame(np.random.default_rng(0).random((9, 2)), columns=["a", "b"]), np.arange(9.0))
     text = refused(Source.from_files(path, label="y"), public=public)
@@ -268,26 +268,25 @@ def test_a_file_that_vanishes_while_it_is_read_is_an_error_that_spends_nothing(t
                 (tmp_path / "39.parquet").unlink()
             yield chunk
 
-    text = refused(Source(chunks), kind=OSError)
-    assert "the private files can't be read" in text
+    text = refused(Source(chunks))
+    assert "39.parquet: the file was changed or removed" in text
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n"])
 def test_a_line_break_in_a_label_is_read_wherever_it_stands_in_a_file(tmp_path, line_break):
-    """Arrow reads a megabyte at a time, and such a cell may stand at the border."""
-    n_rows, row = 200_000, f'"1.5","two{line_break}lines"\r\n'
-    (tmp_path / "a.csv").write_bytes(f"a,y\n{row * n_rows}".encode())
+    """A parser reads some bytes at a time, and such a cell may stand at the border."""
+    n_rows, row = 40_000, f'"1.5","two{line_break}lines"\r\n'
+    (tmp_path / "a.csv").write_bytes(f"a,y\r\n{row * n_rows}".encode())
     chunks = [labels for _, labels in Source.from_files(tmp_path / "a.csv", label="y").chunks()]
     assert set(np.concatenate(chunks)) == {f"two{line_break}lines"}
     assert sum(map(len, chunks)) == n_rows
 
 
-@pytest.mark.parametrize("n_rows", [10, 400_000])
+@pytest.mark.parametrize("n_rows", [10, 40_000])
 def test_a_damaged_csv_is_refused_without_a_value(tmp_path, n_rows):
-    """Arrow quotes a cell that is no number."""
     (tmp_path / "a.csv").write_text("a,y\n" + "1,2\n" * n_rows + "17.5x,3\n")
-    text = refused(Source.from_files(tmp_path / "a.csv", label="y"), kind=OSError)
-    assert "can't be read (ArrowInvalid)" in text
+    text = refused(Source.from_files(tmp_path / "a.csv", label="y"))
+    assert "some columns hold no numbers" in text
     assert "17.5" not in text
 
 

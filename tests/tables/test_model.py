@@ -420,7 +420,7 @@ REFUSED = {
     "an array": (lambda f: f.to_numpy(), "X must be a data frame"),
     "no rows": (lambda f: f.iloc[:0], "no rows"),
     "no file": (lambda f: "nothing.csv", "no such file"),
-    "not a table": (lambda f: "nothing.xlsx", "expected a file ending"),
+    "not a table": (lambda f: "nothing.xls", "expected a file ending"),
 }
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from dpadapt import Public
+from dpadapt.inputs.files import from_arrow, known_encoding, without_values
 from dpadapt.tables import (
     Category,
     Number,
@@ -25,7 +26,6 @@ from dpadapt.tables import (
     table_chunks,
 )
 from dpadapt.tables.cells import parse_text
-from dpadapt.tables.reading import from_arrow, known_encoding, without_values
 
 SCHEMA = Schema("d", (Number("age", 0, 100), Category("plan", ("free", "paid"))))
 
@@ -61,7 +61,8 @@ def test_csv_and_parquet_files_are_read_alike(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.xlsx", "age\n1\n", "ending in .csv .* or .parquet"),
+        ("a.xls", "age\n1\n", "ending in .csv .* or .xlsx"),
+        ("a.xlsx", "secret", "can't be read as Excel"),
         ("a.csv", "<html>secret</html>\n", "not a table"),
         ("a.csv", '{"age": "secret"}\n', "not a table"),
         ("a.csv", "", "the file is empty"),

@@ -199,7 +199,7 @@ def _list_methods(name: str | None) -> str | None:
 class SpendingOptions:
     """Options of the commands that spend a budget on private rows."""
 
-    private: Annotated[Path, typer.Option(help="The private rows: CSV or Parquet, a file or a folder."), _CUSTODIAN]
+    private: Annotated[Path, typer.Option(help="Private rows, CSV, Parquet or Excel: a file or folder."), _CUSTODIAN]
     epsilon: Annotated[
         float, typer.Option(help="The most to spend. Positive; smaller is more private."), Use(check=check_positive)
     ]

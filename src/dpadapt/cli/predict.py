@@ -42,7 +42,7 @@ def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
     data: Annotated[
         Path,
-        typer.Argument(help="Rows to predict: CSV or Parquet, a file or a folder of files; the label may be missing."),
+        typer.Argument(help="Rows to predict, CSV, Parquet or Excel: a file or a folder; the label may be missing."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
     coverage: Annotated[

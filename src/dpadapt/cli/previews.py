@@ -56,7 +56,7 @@ Example:
 
 
 def _advise(
-    public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
+    public: Annotated[Path, typer.Argument(help="Public rows, CSV, Parquet or Excel. Never the private file.")],
     label: LabelOption,
     rows: Annotated[int, typer.Option(help="How many private rows there are: a number that is public.")],
     schema: Annotated[
@@ -182,7 +182,7 @@ Example:
 
 
 def _forecast(
-    public: Annotated[Path, typer.Option(help="Public rows, CSV or Parquet; with the label for a regression.")],
+    public: Annotated[Path, typer.Option(help="Public rows: CSV, Parquet or Excel; with the label for a regression.")],
     schema: SchemaOption,
     label: LabelOption,
     task: TaskOption,
@@ -239,7 +239,7 @@ Example:
 
 
 def _rehearse(
-    public: Annotated[Path, typer.Option(help="Public rows with the label, CSV or Parquet.")],
+    public: Annotated[Path, typer.Option(help="Public rows with the label, CSV, Parquet or Excel.")],
     schema: SchemaOption,
     label: LabelOption,
     task: TaskOption,

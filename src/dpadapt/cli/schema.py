@@ -66,7 +66,7 @@ def mount(app: typer.Typer) -> None:
 
 
 def _schema(
-    public: Annotated[Path, typer.Argument(help="Public rows, CSV or Parquet. Never the private file.")],
+    public: Annotated[Path, typer.Argument(help="Public rows, CSV, Parquet or Excel. Never the private file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the schema.")] = Path("schema.toml"),
     dataset: DatasetOption = None,
     category: CategoryOption = None,
@@ -149,7 +149,7 @@ def _encoders(options: list[str]) -> dict[str, str]:
 
 
 def _check(
-    public: Annotated[Path, typer.Option(help="Public rows, CSV or Parquet.")],
+    public: Annotated[Path, typer.Option(help="Public rows, CSV, Parquet or Excel.")],
     schema: SchemaOption,
     private: Annotated[
         Path | None, typer.Option(help="The private table: only the names of its columns are read.")

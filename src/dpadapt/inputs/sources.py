@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
+from dpadapt.inputs.files import files_of
 from dpadapt.inputs.spill import DEFAULT_MEMORY, Spill
 from dpadapt.rows import BLOCK_ROWS, Blocks, Part, Shares, row_shares
 
@@ -23,9 +24,8 @@ _LEAST_MEMORY = 64 * 2**20
 _READING_BYTES = 96 * 2**20
 
 
-# How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
-# a row group, which may be as long as the file. Chosen by hand.
-PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
+# Names of columns are not shown: in a file without a header, they are the cells of a private row.
+_NO_NUMBERS = "some columns hold no numbers. Leave them out, or use TableModel, which encodes tables as they come."
 # Turns some rows and their labels, as they were read, into arrays, or refuses them without showing a value.
 Checked = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
 
@@ -84,11 +84,11 @@ class Source:
     def from_files(
         cls, data: Any, *, label: str, memory: int | str = DEFAULT_MEMORY, folder: str | Path | None = None
     ) -> "Source":
-        """Return the rows of a Parquet or CSV file, of a folder of them, or of a `pyarrow.dataset.Dataset`.
+        """Return the rows of a Parquet, CSV or Excel file, of a folder of them, or of a `pyarrow.dataset.Dataset`.
 
-        All columns must hold numbers, and have the same names and types in all files. Only labels may be texts; in a
-        CSV file, a label that is written as a number is one. `TableModel` reads tables as they come, with missing
-        cells, dates and categories.
+        All columns must hold numbers, and have the same names and types in all files. Only labels may be texts; a text
+        that is written as a number is one. `TableModel` reads tables as they come, with missing cells, dates and
+        categories.
 
         Parameters
         ----------
@@ -198,126 +198,45 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
     """Return features, by name, and labels of files, chunk by chunk; what goes wrong is said without a value."""
     import pandas as pd
     import pyarrow
-    import pyarrow.dataset
 
-    problem: str | None = None
+    files, _ = files_of(data, str(data) if isinstance(data, str | Path) else "data", private=True)
+    columns = files[0].header.columns
+    if label not in columns:
+        raise ValueError(f"label must name a column of the files, got {label!r}.")
+    features = [name for name in columns if name != label]
     try:
-        table = _dataset(data, label)
-        names = table.schema.names
-        if label not in names:
-            raise ValueError(f"label must name a column of the files, got {label!r}.")
-        features = [name for name in names if name != label]
-        numeric = pyarrow.types
-        kinds = [table.schema.field(name).type for name in features]
-        if not all(numeric.is_integer(k) or numeric.is_floating(k) or numeric.is_boolean(k) for k in kinds):
-            # Their names are not shown: in a file without a header, they are the cells of a private row.
-            raise ValueError(
-                "some columns of the files hold no numbers. Leave them out, or use TableModel, which encodes tables as "
-                "they come."
-            )
-        for batch in table.to_batches(
-            batch_size=_DECODED_ROWS,
-            batch_readahead=0,
-            fragment_readahead=0,
-            use_threads=False,
-            fragment_scan_options=in_pieces(table),
-        ):
-            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
-            X = np.column_stack(columns) if columns else np.zeros((batch.num_rows, 0))
-            X = X.astype(np.float64, copy=False)
-            yield pd.DataFrame(X, columns=features), _labels(batch.column(label), text=_is_csv(table))
-    except (pyarrow.ArrowException, OSError) as error:
-        # Its words may quote a cell.
-        problem = type(error).__name__
+        for file in files:
+            if file.types is not None and any(kind.kind not in "biuf" for kind in file.header[features].dtypes):
+                raise ValueError(f"{file.named}: {_NO_NUMBERS}")
+            for frame in file.frames(_DECODED_ROWS):
+                # Claim: what a cell becomes depends on that cell alone. A column has the type that its file states, or
+                # else each cell is read by itself.
+                if file.types is not None:
+                    X, y = frame[features].to_numpy(dtype=np.float64, na_value=np.nan), frame[label]
+                else:
+                    X = np.zeros((len(frame), len(features)))
+                    for place, name in enumerate(features):
+                        X[:, place] = [_number(cell, file.named) for cell in frame[name]]
+                    y = pd.Series([_as_written(cell) for cell in frame[label]], dtype=object)
+                yield pd.DataFrame(X, columns=features), y
     finally:
         # Arrow keeps the memory that it has used for decoding, some hundred megabytes, unless it is told.
         pyarrow.default_memory_pool().release_unused()
-    if problem is not None:
-        raise OSError(
-            f"the private files can't be read ({problem}): one is missing, damaged or of another kind than the first, "
-            f"or a column holds no numbers. All must be Parquet or all CSV, with the same columns, and only the labels "
-            f"may be texts; TableModel encodes tables as they come"
-        )
 
 
-def in_pieces(table: Any) -> Any:
-    """Return the scan options that read a dataset of Parquet files in pieces; None for other files."""
-    from pyarrow import dataset
-
-    if not isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
-        return None
-    return dataset.ParquetFragmentScanOptions(use_buffered_stream=True, **PARQUET_IN_PIECES)
-
-
-def _dataset(data: Any, label: str) -> Any:
-    """Return a dataset of files of one kind, or refuse files whose columns differ."""
-    import pyarrow.dataset
-
-    if isinstance(data, pyarrow.dataset.Dataset):
-        return data
-    path = Path(data)
-    inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    files = [file for file in inside if not file.name.startswith((".", "_")) and file.suffix != ".ledger"]
-    for file in files:
-        if file.is_dir():
-            # It may hold the same rows again.
-            raise ValueError(
-                f"{path}: this folder holds the folder {file.name!r}. Give a folder of files alone, or a "
-                f"pyarrow.dataset.Dataset."
-            )
-    endings = {file.suffix.lower() for file in files}
-    if not files or not path.exists():
-        raise ValueError(f"{path}: there is no such file, or the folder holds none.")
-    kind = "csv" if endings <= {".csv"} else "parquet" if endings <= {".parquet", ".pq"} else None
-    if kind is None:
-        raise ValueError(f"{path}: all files must end in .parquet, or all in .csv.")
-    formats = [_text_format(file, label) if kind == "csv" else kind for file in files]
-    schemas = [
-        pyarrow.dataset.dataset(str(file), format=form).schema for file, form in zip(files, formats, strict=True)
-    ]
-    for file, schema in zip(files, schemas, strict=True):
-        if not schema.equals(schemas[0]):
-            raise ValueError(f"{file.name}: its columns differ from those of {files[0].name}, in name, order or type.")
-    return pyarrow.dataset.dataset([str(file) for file in files], schema=schemas[0], format=formats[0])
+def _number(cell: Any, named: str) -> float:
+    """Return the number in a cell, NaN if it is missing; refuse another text."""
+    value = math.nan if cell is None or cell == "" else _as_written(cell)
+    if not isinstance(value, int | float):
+        raise ValueError(f"{named}: {_NO_NUMBERS}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
-def _text_format(file: Path, label: str) -> Any:
-    """Return how a text file is read: features as float64, labels as text.
-
-    Claim: what a cell becomes depends on that cell alone. Every column has a type that is fixed before a row is read.
-    Arrow would infer one from the cells of the first megabyte: a private "a" among labels would make texts of the
-    others.
-    """
-    import pyarrow.csv
-    import pyarrow.dataset
-
-    # Claim: a line break inside quotes is part of its cell, wherever it stands. Otherwise a file would be refused if a
-    # block of Arrow ended there.
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    # Its types are not used.
-    form = pyarrow.dataset.CsvFileFormat(parse_options=parse)
-    names = pyarrow.dataset.dataset(str(file), format=form).schema.names
-    types = {name: pyarrow.string() if name == label else pyarrow.float64() for name in names}
-    convert = pyarrow.csv.ConvertOptions(column_types=types)
-    return pyarrow.dataset.CsvFileFormat(parse_options=parse, convert_options=convert)
-
-
-def _is_csv(table: Any) -> bool:
-    from pyarrow import dataset
-
-    return isinstance(getattr(table, "format", None), dataset.CsvFileFormat)
-
-
-def _labels(column: Any, *, text: bool) -> NDArray[Any]:
-    """Return labels, each as it is by itself: those of text files are numbers where they are written as such."""
-    if text:
-        return np.array([_label(cell) for cell in column.to_pylist()], dtype=object)
-    # Beside a missing label Arrow would make a float of a whole number, which may not be exact.
-    return np.array(column.to_pylist(), dtype=object) if column.null_count else column.to_numpy(zero_copy_only=False)
-
-
-def _label(cell: Any) -> Any:
-    """Return the label that a text file holds in one cell: a finite number, or the text."""
+def _as_written(cell: Any) -> Any:
+    """Return the finite number that a text is written as, or else the cell."""
     try:
         # Python also reads 1_000 and digits of other scripts, which may be codes.
         number = float(cell) if isinstance(cell, str) and cell.isascii() and "_" not in cell else math.nan

@@ -6,7 +6,6 @@ person. Encoding depends on the schema alone, so no range or category is taken f
 
 from dpadapt.tables.cells import parse_days, parse_numbers, parse_text
 from dpadapt.tables.checking import TableCheck, check_tables
-from dpadapt.tables.chunks import TableChunks, sampled_table, table_chunks
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -17,7 +16,7 @@ from dpadapt.tables.encoding import (
 )
 from dpadapt.tables.inference import infer
 from dpadapt.tables.model import EncodedRows, TableModel, same_table
-from dpadapt.tables.reading import Table, as_table, read_header, read_table
+from dpadapt.tables.reading import Table, TableChunks, as_table, read_header, read_table, sampled_table, table_chunks
 from dpadapt.tables.schema import Category, Date, Encoded, Ignored, Number, Schema, read_schema, to_toml
 from dpadapt.tables.writing import to_csv
 

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Texts that stand for a missing cell: those that pandas reads as missing, so that a frame and its file are encoded
-# alike, and marks that statistical packages write. Among texts, "none" and "-" may be categories and are not listed.
+# alike, marks that statistical packages write, and errors of spreadsheets. Among texts, "none" and "-" may be
+# categories and are not listed.
 MISSING_TEXTS = frozenset(
     "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
-    "|NAN|NaT|Null|na|?|.|Inf|-Inf|inf|-inf".split("|")
+    "|NAN|NaT|Null|na|?|.|Inf|-Inf|inf|-inf|#NULL!|#DIV/0!|#VALUE!|#REF!|#NAME?|#NUM!".split("|")
 )
 # Different words that may stand for missing cells in a column of many different numbers. Chosen by hand.
 MOST_WORDS_FOR_MISSING = 3

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt.inputs.files import named_columns
 from dpadapt.tables.cells import (
     MOST_WORDS_FOR_MISSING,
     distinct_texts,
@@ -342,9 +343,3 @@ def _encoder_features(table: Table, column: Encoded) -> NDArray[np.float64]:
     except ValueError as error:
         raise ValueError(f"{table.origin}: {error}") from None
     return np.clip(features.astype(np.float64) / ready.bound, -1.0, 1.0)
-
-
-def named_columns(names: list[str]) -> str:
-    """Return e.g. "columns 'age', 'bmi'"; of more than five names, the first five."""
-    shown = ", ".join(repr(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
-    return f"column {shown}" if len(names) == 1 else f"columns {shown}"

@@ -164,7 +164,7 @@ def infer_column(name: str, series: "pd.Series[Any]", *, category: bool = False)
     import pandas as pd
 
     # True and False are categories, not amounts.
-    amounts = str(series.dtype) not in ("bool", "boolean")
+    amounts = pd.api.types.infer_dtype(series) != "boolean"
     numbers, mark = _best_numbers(series)
     n_numbers = int(np.isfinite(numbers).sum())
     whole = n_numbers > 0 and bool((numbers[np.isfinite(numbers)] % 1 == 0).all())

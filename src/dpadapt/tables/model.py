@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
+from dpadapt.inputs.files import in_files
 from dpadapt.inputs.gate import declared_public
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
 from dpadapt.inputs.sources import Source
@@ -25,7 +26,6 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.rows import Shares, row_shares
 from dpadapt.tables.cells import parse_numbers
-from dpadapt.tables.chunks import MOST_PUBLIC_ROWS, TableChunks, is_chunked, sampled_table, table_chunks
 from dpadapt.tables.encoding import (
     category_columns,
     check_columns,
@@ -34,7 +34,7 @@ from dpadapt.tables.encoding import (
     feature_names,
     has_unknown_columns,
 )
-from dpadapt.tables.reading import Table, as_table
+from dpadapt.tables.reading import MOST_PUBLIC_ROWS, Table, TableChunks, as_table, sampled_table, table_chunks
 from dpadapt.tables.schema import Encoded, Number, Schema, mixed_classes
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
@@ -283,7 +283,7 @@ class TableModel(PrivateEstimator):
 
         Parameters
         ----------
-        X : DataFrame of pandas or polars, pyarrow Table or Dataset, or path of a CSV or Parquet file or of a folder
+        X : DataFrame of pandas or polars, pyarrow Table or Dataset, or path of a file or of a folder
             Private rows. Files, folders and datasets are read in chunks, where the estimator can do with that: they
             may be larger than memory.
         y : array-like, optional
@@ -302,7 +302,7 @@ class TableModel(PrivateEstimator):
 
     def encode_private(self, X: Any, y: Any = None, *, empty: bool = False) -> EncodedRows:
         """Return private rows to fit on, encoded; `empty` accepts a table without rows."""
-        if y is None and self.reads_chunks and is_chunked(X):
+        if y is None and self.reads_chunks and in_files(X):
             origin = f"X {X}" if isinstance(X, str | Path) else "X"
             return self.encode_chunks(table_chunks(X, origin=origin, private=True, empty=empty, encoding=self.encoding))
         if isinstance(X, str | Path) and Path(X).is_dir():
@@ -372,7 +372,7 @@ class TableModel(PrivateEstimator):
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
         data = public.X if isinstance(public, Public) else public
         sampled = 0
-        if is_chunked(data):
+        if in_files(data):
             origin = f"public {data}" if isinstance(data, str | Path) else "public"
             table, n_rows = sampled_table(table_chunks(data, origin=origin, private=False, encoding=self.encoding))
             sampled = n_rows if n_rows > len(table.frame) else 0

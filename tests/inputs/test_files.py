@@ -1,13 +1,17 @@
-"""Tables in chunks: the cells of the whole table, refusals before a row is read, and no value in an error."""
+"""Files of tables, in chunks: the cells of the whole table, refusals before a row is read, and no value in an error."""
 
 import datetime
 import gzip
 import os
 import re
+import sys
 import tracemalloc
+import warnings
+import zipfile
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pyarrow
 import pyarrow.dataset
@@ -16,12 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpadapt import Source
 from dpadapt.errors import PrivacyError
 from dpadapt.tables import (
     Category,
     Date,
     Number,
     Schema,
+    Table,
     check_columns,
     encode_features,
     encode_labels,
@@ -289,7 +295,7 @@ def folder_of(tmp_path: Path, **files: bytes) -> Path:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({}, "holds no CSV or Parquet files"),
+        ({}, "holds no CSV, Parquet or Excel files"),
         ({"a_csv": b"age\n1\n", "notes_pdf": b"x"}, "holds 'notes.pdf'"),
         ({"a_csv": b"age\n1\n", "a_parquet": b"x"}, "CSV and Parquet files. Give a folder of one kind"),
         ({"a_csv": b""}, r"a\.csv: the file is empty"),
@@ -376,11 +382,11 @@ def test_a_file_that_changes_is_refused_without_showing_values(tmp_path, ending,
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], pd.DataFrame({"age": [1]}), b"a.csv"], ids=repr)
 def test_what_is_no_path_is_refused(data):
-    with pytest.raises(TypeError, match="must be the path of a CSV or Parquet file"):
+    with pytest.raises(TypeError, match="must be the path of a CSV, Parquet or Excel file"):
         table_chunks(data, private=True)
 
 
-@pytest.mark.parametrize("data", ["nothing.csv", "nothing", "", ".", "a.xlsx", "\0.csv", "a\0"])
+@pytest.mark.parametrize("data", ["nothing.csv", "nothing", "", ".", "a.xls", "\0.csv", "a\0"])
 def test_paths_without_a_table_are_refused(data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "b.csv").write_text("age\n1\n")
@@ -466,3 +472,93 @@ def test_no_sample_of_private_rows_is_made(tmp_path):
     (tmp_path / "a.csv").write_text("number\n17\n")
     with pytest.raises(PrivacyError, match="these rows are private"):
         sampled_table(table_chunks(tmp_path, private=True))
+
+
+def workbook(path: Path, rows: list, *others: str) -> Path:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for name in others:
+        book.create_sheet(name).append([SECRET])
+    book.save(path)
+    return path
+
+
+ROWS = [
+    [None, " age ", None, "plan", "visit"],
+    [0, 31, "x", "free", datetime.datetime(2024, 5, 31)],
+    [1, 40.5, "x", None, None],
+    [2],
+    [3, "12,5", "x", True, datetime.datetime(2024, 6, 1, 12), "beyond the header"],
+]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_the_first_sheet_of_a_workbook_is_a_table_in_one_piece_and_in_chunks(tmp_path, rows):
+    path = workbook(tmp_path / "a.xlsx", [[], [None], *ROWS], "other")
+    expected = [["age", "plan", "visit"], *([*row, *[None] * 4][1:2] + [*row, *[None] * 4][3:5] for row in ROWS[1:])]
+    assert cells(read_table(path, private=True).frame) == expected
+    chunks = table_chunks(path, private=True, rows=rows)
+    assert joined(chunks) == expected == joined(chunks)
+    assert chunks.n_rows is None
+    schema = Schema("d", (Number("age", 0, 100), Category("plan", ("free", "True"), missing=True)))
+    encoded = np.concatenate([encode_features(chunk, schema) for chunk in chunks])
+    assert encoded.tobytes() == encode_features(read_table(path, private=True), schema).tobytes()
+    assert encoded.tolist() == [[-0.38, 1, 0, 0], [-0.19, 0, 0, 1], [0, 0, 0, 1], [0, 0, 1, 0]]
+
+
+def test_a_row_of_a_workbook_whose_cells_are_missing_is_a_row(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [["age"], [31], [None], [40], [None]])
+    assert read_table(path, private=True).frame["age"].tolist() == [31, None, 40, None]
+
+
+def test_the_size_that_a_workbook_states_is_not_believed(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [["age", "plan"], [31, "free"], [40, "paid"]])
+    with zipfile.ZipFile(path) as old:
+        parts = {name: old.read(name) for name in old.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    assert b'ref="A1:B3"' in parts[sheet]
+    parts[sheet] = parts[sheet].replace(b'ref="A1:B3"', b'ref="A1"')
+    with zipfile.ZipFile(path, "w") as new:
+        for name, content in parts.items():
+            new.writestr(name, content)
+    assert cells(read_table(path, private=True).frame) == [["age", "plan"], [31, "free"], [40, "paid"]]
+
+
+def test_a_date_of_a_workbook_outside_the_calendar_is_missing_and_not_shown(tmp_path):
+    book = openpyxl.Workbook()
+    for row, value in enumerate(["visit", 45_000, 77_317_731], start=1):
+        book.active.cell(row, 1, value).number_format = "yyyy-mm-dd"
+    book.save(tmp_path / "a.xlsx")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        frame = read_table(tmp_path / "a.xlsx", private=True).frame
+    assert caught == []
+    column = Date("visit", datetime.date(2020, 1, 1), datetime.date(2030, 1, 1), missing=True)
+    assert encode_features(Table(frame, "a", private=True), Schema("d", (column,)))[:, 1].tolist() == [0, 1]
+
+
+def test_workbooks_that_can_not_be_read_are_refused_without_showing_values(tmp_path, monkeypatch):
+    for rows, problem in (([], "the first sheet is empty"), ([["a", "a"]], "two columns have the same name")):
+        with pytest.raises(ValueError, match=problem):
+            read_table(workbook(tmp_path / "a.xlsx", rows), private=True)
+    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04" + SECRET.encode())
+    with pytest.raises(ValueError, match=r"a\.xlsx: can't be read as Excel") as caught:
+        read_table(tmp_path / "a.xlsx", private=True)
+    assert SECRET not in str(caught.value)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(
+        ValueError, match=r"a\.xlsx: Excel files need the package openpyxl: pip install 'dpadapt\[excel\]'"
+    ):
+        read_table(tmp_path / "a.xlsx", private=True)
+
+
+def test_a_source_reads_numbers_of_workbooks(tmp_path):
+    rows = [["a", "b", "y"], [1, "2.5", "7"], [True, 1e3, "x"], [None, 10**300, 3]]
+    ((X, y),) = Source.from_files(workbook(tmp_path / "a.xlsx", rows), label="y").chunks()
+    np.testing.assert_array_equal(X, [[1, 2.5], [1, 1e3], [np.nan, 1e300]])
+    assert y.tolist() == [7.0, "x", 3]
+    for cell in (datetime.date(2024, 1, 1), SECRET, "1_000"):
+        with pytest.raises(ValueError, match="some columns hold no numbers") as caught:
+            list(Source.from_files(workbook(tmp_path / "a.xlsx", [["a", "y"], [cell, 1]]), label="y").chunks())
+        assert str(cell) not in str(caught.value)
