@@ -116,7 +116,7 @@ def test_the_product_does_not_import_the_experiments():
 
 # Modules that one other module imports, and why each is a file of its own.
 OWN_SUBJECT = {
-    "clustering.inference": "the statistics of the released counts: no private row, no noise",
+    "clustering.inference": "what is computed without a source: no private row, no noise",
     "hybrid.classifier_fit": "the part that asks people and reads the curator's rows; its plan is apart",
     "integrations.dask": "needs the extra `scale`",
     "integrations.device": "a person's device, which knows no transport: it is tested without Flower",
@@ -345,7 +345,7 @@ ROOMS = {
     "accounting": 4144,
     "audit": 1502,
     "cli": 4565,
-    "clustering": 1387,
+    "clustering": 1143,
     "datasets": 641,
     "hybrid": 2726,
     "inputs": 1897,
@@ -365,7 +365,7 @@ PATHS = {
     "dpadapt fit": (61, 320),
     "transfer regressor": (36, 144),
     "transfer classifier": (38, 144),
-    "clustering": (23, 74),
+    "clustering": (18, 55),
     "hybrid": (30, 109),
     "TableModel.fit": (43, 163),
     "one release": (15, 32),

@@ -127,13 +127,13 @@ ROOMS: dict[str, tuple[Callable[[int], list[float]], tuple[str, ...]]] = {
     "subspace": (subspace, ("representation.subspace_regression", "representation.subspace", "learning.scaling")),
     "clustering": (
         clustering,
-        ("clustering.inference", "clustering.public_cells", "clustering.releases", "clustering.solver"),
+        ("clustering.estimator", "clustering.inference", "clustering.solver"),
     ),
     "probe": (probe, ("representation.feature_moments", "learning.scaling")),
     "evaluation": (evaluation, ("evaluation",)),
     "learning": (
         learning,
-        tuple(f"learning.{n}" for n in ("logistic", "public_models", "budget", "shrinkage", "ranges")),
+        tuple(f"learning.{n}" for n in ("logistic", "public_models", "base", "shrinkage", "ranges")),
     ),
 }
 

@@ -16,7 +16,7 @@ from benchmarks.clustering.sets import PaperSet
 from benchmarks.rivals.clustering import accelerated_k_medoids
 from benchmarks.theory.source_target import concentrated_bound, delta_t, diff_bound, pure_bound
 from dpadapt.accounting.closed_forms import gaussian_epsilon, rho_to_epsilon
-from dpadapt.clustering import inference, releases
+from dpadapt.clustering import estimator, inference
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, faster_pam, greedy, nearest
 from dpadapt.data import Public
@@ -165,14 +165,17 @@ ABLATIONS: dict[str, list[tuple[Any, str, Any]]] = {
         (inference, "gate_opens", lambda counts, noise, gate: counts.max() > noise.scale * math.log(len(counts) / gate))
     ],
     "pool not weighted by rings": [(inference, "pool_weights", lambda released, around: np.ones(around.cells.n_bins))],
-    "clumping estimated within coarse cells": [(releases, "_LEVELS_TO_PARENT", 99)],
+    "clumping estimated within coarse cells": [(inference, "_LEVELS_TO_PARENT", 99)],
     "clumping not estimated (8)": [(inference, "clumping", lambda counts, parent, sizes, noise: 8.0)],
     "odds of empty parts not raised": [(inference, "_EMPTY_ODDS", 1.0)],
-    "always ring by ring": [(releases, "_SCALES_PER_RING", 0.0)],
+    "always ring by ring": [(estimator, "_SCALES_PER_RING", 0.0)],
     "splits without a margin": [
-        (releases, "partition", lambda *options, split=releases.partition: split(*options[:-1], 0.0))
+        (estimator, "partition", lambda *options, split=estimator.partition: split(*options[:-1], 0.0))
     ],
-    "coarse cells never split": [(releases, "_SCALES_PER_PART", 1e9), (releases, "_SCALES_PER_PART_FEW_COLUMNS", 1e9)],
+    "coarse cells never split": [
+        (estimator, "_SCALES_PER_PART", 1e9),
+        (estimator, "_SCALES_PER_PART_FEW_COLUMNS", 1e9),
+    ],
 }
 
 

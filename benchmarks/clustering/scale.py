@@ -22,7 +22,7 @@ from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, peak_memory
 from benchmarks.transfer.common import claim, versions
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
-from dpadapt.clustering.public_cells import prepare
+from dpadapt.clustering.inference import prepare
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from dpadapt import Ledger, Public, audit
-from dpadapt.clustering.estimator import PrivateSourceTargetClustering
+from dpadapt.clustering.estimator import PrivateSourceTargetClustering, certified_cost, most_moved
 from dpadapt.clustering.inference import choose_neighbours
-from dpadapt.clustering.releases import certified_cost, most_moved
 from dpadapt.clustering.solver import nearest
 from dpadapt.mechanisms import Adjacency, Laplace
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum

@@ -6,16 +6,18 @@ import pytest
 from dpadapt.clustering import inference
 from dpadapt.clustering.inference import (
     ExpectedCost,
+    Noise,
+    Released,
     cautious,
     clumping,
     count_posterior,
     gate_opens,
     model_sources,
     none_near,
+    partition,
     pool_weights,
+    surroundings,
 )
-from dpadapt.clustering.public_cells import surroundings
-from dpadapt.clustering.releases import Noise, Released, partition
 from dpadapt.clustering.solver import nearest
 from dpadapt.mechanisms.randomness import SeededRandom
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.clustering import public_cells as module
-from dpadapt.clustering.public_cells import make_cells, prepare, surroundings
+from dpadapt.clustering import inference as module
+from dpadapt.clustering.inference import make_cells, prepare, surroundings
 from dpadapt.clustering.solver import cluster_t
 
 

@@ -9,17 +9,8 @@ from scipy import sparse
 
 from dpadapt import Adjacency, Ledger, Public
 from dpadapt.accounting.cost import epsilon as cost_of
-from dpadapt.clustering.public_cells import make_cells
-from dpadapt.clustering.releases import (
-    LABELS,
-    Noise,
-    assumed_public,
-    count_sources,
-    make_plan,
-    noisy_counts,
-    partition,
-    stage_mechanisms,
-)
+from dpadapt.clustering.estimator import assumed_public, count_sources, noisy_counts
+from dpadapt.clustering.inference import LABELS, Noise, make_cells, make_plan, partition, stage_mechanisms
 from dpadapt.inputs.gate import sources_and_targets
 from dpadapt.inputs.persons import IDS_ASSUMPTION, person_shares
 from dpadapt.mechanisms.bounded import histogram

@@ -70,6 +70,7 @@ def test_every_parameter_is_checked_before_a_row_is_read(cls):
 ELSEWHERE = {"evaluation.py": "a function that takes a ledger; its own tests replay it"}
 
 
+@pytest.mark.thorough
 def test_every_release_of_the_package_is_made_by_a_recipe(monkeypatch):
     """A line that releases something and is reached by no recipe is a line that the contract does not check."""
     lines = {place: set() for place in releasing_lines()}

@@ -10,6 +10,7 @@ import pytest
 from dpadapt import (
     Ledger,
     PrivateLinearRegression,
+    PrivateLogisticRegression,
     PrivateTransferClassifier,
     PrivateTransferRegressor,
     Public,
@@ -122,7 +123,7 @@ def sentences_on_fit():
             if task == "classification":
                 model.set_params(classes=[False, True])
             model.fit(X, {"same": same, "shifted": shifted}[target], public=declared)
-            comparison = errors_on_public(model, declared, task) if public and labels else None
+            comparison = errors_on_public(model.summary(), declared) if public and labels else None
             made[key] = " ".join(
                 fit_in_words(model.summary(), model, declared, comparison, forecasts_of_fit(model, declared, len(X)))
             )
@@ -146,7 +147,7 @@ def test_methods_that_keep_no_public_model_are_compared_with_a_fit_on_public_row
     # Public rows alone explain public labels; the two rows that stand in for private ones explain nothing.
     assert np.mean((alone.predict(X_public) - y_public) ** 2) < 0.2 * np.var(y_public)
     change = float(np.sqrt(np.mean((model.predict(X_public) - alone.predict(X_public)) ** 2)))
-    text = " ".join(fit_in_words(model.summary(), model, public, errors_on_public(model, public, "regression"), ()))
+    text = " ".join(fit_in_words(model.summary(), model, public, errors_on_public(model.summary(), public), ()))
     assert f"the private correction changes the predictions by {change:.3g}" in text
     assert "the linear model of the public rows has a mean squared error of 0." in text
     # As if nothing of the correction had been left: a method without a gate is not said to have one.
@@ -160,7 +161,7 @@ def test_a_fit_that_keeps_its_public_model_states_that_models_errors(fit):
     for task in CASES:
         method = next(method for method in PREDICTORS if method.name == "transfer" and method.task == task)
         model, X, y = fit(method)
-        assert errors_on_public(model, Public(X, y), task) == model.public_errors_
+        assert errors_on_public(model.summary(), Public(X, y)) == model.public_errors_
         assert public_model_of(model.summary(), model, Public(X, y)).privacy_ is model.privacy_
 
 
@@ -176,7 +177,8 @@ def test_advice_forecast_verdict_and_report_name_the_same_error(task, name):
     assert advice.table()[0].startswith(f"{name} / public model's")
     assert " error" not in " ".join(advice.words).replace("mean squared error", "").replace("sampling error", "")
     public = Public(X, frame["y"].to_numpy())
-    assert errors_on_public(PrivateLinearRegression().fit(X, label), public, task)["measure"] == name
+    plain = PrivateLinearRegression() if task == "regression" else PrivateLogisticRegression()
+    assert errors_on_public(plain.fit(X, frame["y"].to_numpy()).summary(), public)["measure"] == name
     assert name in str(forecast(CASES[task][0], public, 5000))
     gained = fitted((0.2, 0.1, 0.3), adopted=1.0, classes=["no", "yes"] if task == "classification" else ())
     assert f"public model's {name} by about" in verdict_on_fit(gained, (), 5000)["words"]

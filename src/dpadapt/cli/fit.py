@@ -346,18 +346,19 @@ def _write_report(
     of_table: "TableModel", order: FitOptions, method: Method, inputs: _Inputs, ledger: "Ledger | None"
 ) -> dict[str, Any]:
     """Write report.html and return its summary."""
-    from dpadapt.cli.inputs import predicted
     from dpadapt.disk import write_atomically
     from dpadapt.report.fit import errors_on_public, fit_page, summarise_fit
     from dpadapt.report.previews import forecasts_of_fit
 
     model, public = of_table.model_, inputs.public
+    released = model.summary()
     declared = None if public is None else public.declared
     comparison = None
     if declared is not None and declared.y is not None:
-        comparison = errors_on_public(model, declared, predicted(order.task))
+        comparison = errors_on_public(released, declared)
     n_private = _n_units(inputs.private) if order.rows is None else order.rows
     summary = summarise_fit(
+        released,
         model,
         method=method,
         dataset=of_table.schema.dataset,

@@ -1,21 +1,56 @@
-"""`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres."""
+"""`PrivateSourceTargetClustering`: centres among public targets when private sources already serve as centres.
 
-from collections.abc import Sequence
+Also here, everything that reads a source: two histograms, and the bound on the cost. No message shows a private value.
+The first histogram counts sources in coarse cells, by distance to the targets. Its noisy counts decide how finely each
+coarse cell is split for the second. For the histograms the sources are read once, and nothing is kept of a single
+source. The rest is in `inference.py`.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering import releases
-from dpadapt.clustering.inference import choose, choose_neighbours
+from dpadapt.accounting.ledger import Ledger, Run
+from dpadapt.clustering.inference import (
+    LABELS,
+    Cells,
+    Plan,
+    Released,
+    choose,
+    choose_neighbours,
+    make_plan,
+    partition,
+    stage_mechanisms,
+)
 from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
-from dpadapt.inputs.gate import sources_and_targets, unit_shares
+from dpadapt.inputs.gate import private_points, sources_and_targets, unit_shares
+from dpadapt.inputs.persons import IDS_ASSUMPTION
 from dpadapt.learning.base import PrivateEstimator
+from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram_of_blocks
+from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
+from dpadapt.mechanisms.noise import Laplace
+from dpadapt.rows import Shares, Unit
+
+Array = NDArray[Any]
 
 # Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
 _LEAST_BOUND_EPSILON = 1e-9
+
+# Sources that every part of a split coarse cell should keep on average, in noise scales: fewer give finer parts, and
+# relatively more noise. With few columns (fewer than the last number) cells are narrow compared with the distances that
+# matter, and coarser ones are better. Only 2 and 8 columns were compared; the border between them is a guess.
+_SCALES_PER_PART, _SCALES_PER_PART_FEW_COLUMNS, _NARROW_CELL_COLUMNS = 1.5, 8.0, 4
+# Each cell is counted ring by ring if the noisy number of sources is at least this many noise scales for each finest
+# bin, and in two bands of distance below that: between thousands of sources, where two bands are better, and a million.
+_SCALES_PER_RING = 10.0
+# Sources that are assigned to bins at a time: memory against passes of a Python loop.
+_SOURCES_AT_ONCE = 2**16
 
 
 def _numbers_of_centres(value: Any, name: str) -> list[int]:
@@ -23,12 +58,6 @@ def _numbers_of_centres(value: Any, name: str) -> list[int]:
     if not numbers:
         raise ValueError(f"{name} must be a whole number or several of them, got none.")
     return list(dict.fromkeys(checks.count(number, name) for number in numbers))
-
-
-def _failure_probability(value: Any, name: str) -> float:
-    if not checks.unit(value, name) < 0.5:
-        raise ValueError(f"{name} must be below 0.5, got {value!r}.")
-    return float(value)
 
 
 class PrivateSourceTargetClustering(PrivateEstimator):
@@ -108,7 +137,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         noise: Annotated[str, checks.choice("laplace", "gaussian")] = "laplace",
         gate: checks.Proportion = 0.001,
         certificate_share: checks.Share = 0.0,
-        gamma: Annotated[float, _failure_probability] = 0.05,
+        gamma: checks.Proportion = 0.05,
         adjacency: str = "add-remove",
         random_state: int | None = None,
     ) -> None:
@@ -152,23 +181,23 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             raise ValueError("certificate_share must be 0 with persons, and for sources in blocks: there is no bound.")
         shares = None if persons is None else unit_shares(persons, len(sources), self.adjacency)
         child = self._ledger(ledger, "row" if shares is None else shares.unit)
-        mechanisms = releases.stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta, whole=shares is None)
+        mechanisms = stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta, whole=shares is None)
         spend = {"epsilon": share * self.epsilon / len(numbers), "gamma": self.gamma}  # on each bound
-        plan = releases.make_plan(public, T, numbers, mechanisms, child.adjacency, spend["epsilon"])
-        finest = releases.count_sources(sources, plan.around.cells, public, shares)
+        plan = make_plan(public, T, numbers, mechanisms, Adjacency.of(self.adjacency), spend["epsilon"])
+        finest = count_sources(sources, plan.around.cells, public, shares)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
-        released = releases.noisy_counts(finest, plan, runs)
+        released = noisy_counts(finest, plan, runs)
         centres, costs, expected = choose(T, plan, released, gate=self.gate)
         bounds = {}
-        for k, run in zip(numbers if share else (), runs[len(releases.LABELS) :], strict=True):
+        for k, run in zip(numbers if share else (), runs[len(LABELS) :], strict=True):
             caps = nearest(T, T[centres[k]])[1]
-            moved, served = releases.most_moved(T, caps), caps[plan.around.rows]
+            moved, served = most_moved(T, caps), caps[plan.around.rows]
             near = choose_neighbours(expected, plan.around.radii, served, moved=moved, **spend)
-            bounds[k] = releases.certified_cost(sources, T, caps, near, adjacency=child.adjacency, run=run, **spend)
+            bounds[k] = certified_cost(sources, T, caps, near, adjacency=Adjacency.of(self.adjacency), run=run, **spend)
             costs[k] = min(costs[k], bounds[k])
         # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
-        self.privacy_ = child.receipt(assumptions=releases.assumed_public(self.adjacency, child.unit))
+        self.privacy_ = child.receipt(assumptions=assumed_public(self.adjacency, child.unit))
         self.n_features_in_ = T.shape[1]
         one = isinstance(self.n_clusters, int | np.integer)
         self.centers_ = centres[numbers[0]] if one else centres
@@ -179,7 +208,8 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         return self
 
     def _check_combination(self, public: Any) -> None:
-        super()._check_combination(public)
+        if self.gamma >= 0.5:
+            raise ValueError(f"gamma must be below 0.5, got {self.gamma!r}.")
         share, gaussian = self.certificate_share, self.noise == "gaussian"
         if gaussian and self.delta == 0:
             raise ValueError("delta must be positive for noise='gaussian', got 0. A common choice is 1e-6.")
@@ -189,3 +219,62 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         if share and share * self.epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
             least = f"less than {_LEAST_BOUND_EPSILON:g} of epsilon for each bound"
             raise ValueError(f"certificate_share must be larger, or 0: it leaves {least}, got {share!r}.")
+
+
+def count_sources(S: Any, cells: Cells, public: Public, shares: Shares | None = None) -> Bounded:
+    """Return the counts of the sources in the finest bins, or the sums of their `shares`, in one pass."""
+    given, width = S if isinstance(S, Iterator) else [S], len(cells.origin)
+    tables = (private_points(block, "each block of S", width, public) for block in given)
+    parts = (t[start : start + _SOURCES_AT_ONCE] for t in tables for start in range(0, len(t), _SOURCES_AT_ONCE))
+    return histogram_of_blocks(map(cells.codes, parts), cells.n_bins, shares)
+
+
+def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
+    """Release the two histograms of the counts in the `finest` bins, with one run each, already charged."""
+    cells = plan.around.cells
+    group = cells.coarse()
+    coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, len(cells.edges))
+    # Claim: each of the two histograms has |h - h'|_1 <= 1. The partition follows from the released counts alone: given
+    # those, it is the same for all neighbours, its parts are disjoint, and one source is again in one of them at most;
+    # a person's shares again add up to at most 1.
+    scale = plan.noise[1].scale
+    n_bands = len(cells.edges) if coarse.sum() >= _SCALES_PER_RING * scale * cells.n_bins else 2
+    least = (_SCALES_PER_PART_FEW_COLUMNS if len(cells.origin) < _NARROW_CELL_COLUMNS else _SCALES_PER_PART) * scale
+    # Noise alone should split no cell, unless it is so small that empty parts are recognised: a source counts 1.
+    margin = math.sqrt(plan.noise[0].variance) * scale**2 / (1 + scale**2)
+    part, parent = partition(coarse, cells, n_bands, least, margin)
+    counts = runs[1].release(coarser_histogram(finest, part, len(parent)))
+    return Released(coarse.ravel(), plan.noise[0], counts, part, parent, n_bands, plan.noise[1])
+
+
+def certified_cost(
+    S: Array, T: Array, caps: Array, n_neighbours: int, *, epsilon: float, gamma: float, adjacency: Adjacency, run: Run
+) -> float:
+    """Release an upper bound on the mean over targets `T` of min(cap, distance to the nearest private source).
+
+    The mean of a target's `n_neighbours` nearest capped distances is at least the smallest of them, and one source
+    moves it by at most cap / `n_neighbours`, only for the targets around that source. The noise is below minus its tail
+    with probability `gamma`. `n_neighbours` must follow from released or public values alone; `run` is that of the plan
+    for a bound at `epsilon`, already charged.
+    """
+    without_sources = float(caps.mean())
+    if without_sources == 0.0:
+        # Every target is at a centre, with or without sources: nothing is released, and noise of scale 0 is avoided.
+        return without_sources
+    statistic = local_neighbour_distance_sum(S, T, n_neighbours, caps)
+    noisy = float(run.release(statistic)[0])
+    # Laplace noise is below -scale ln(1 / (2 gamma)) with probability gamma. The scale follows from the caps alone.
+    tail = Laplace(1 / epsilon).scale(statistic, adjacency) * math.log(1 / (2 * gamma)) * (1 + 1e-6)
+    return min(without_sources, (noisy + tail) / (n_neighbours * len(T)))
+
+
+def most_moved(T: Array, caps: Array) -> float:
+    """Return the most that one source can move the mean capped distance to the nearest source; from public targets."""
+    return float(local_neighbour_distance_sum(T[:0], T, 1, caps).sensitivity("l1", Adjacency.ADD_REMOVE)) / len(T)
+
+
+def assumed_public(adjacency: str, unit: Unit = "row") -> list[str]:
+    """Return the facts that a receipt lists as assumed public."""
+    rows = [] if Adjacency.of(adjacency) is Adjacency.ADD_REMOVE else [f"the number of {unit}s"]
+    ids = [IDS_ASSUMPTION] if unit == "person" else []
+    return [*rows, "the columns and their order", "that all cells of the sources are numbers", *ids]

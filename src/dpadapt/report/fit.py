@@ -44,6 +44,7 @@ _SMALL_SHIFT = 0.1
 
 
 def summarise_fit(
+    summary: FitSummary,
     model: Any,
     *,
     method: Method,
@@ -64,7 +65,6 @@ def summarise_fit(
     `forecasts` from `forecasts_of_fit`. `ledger` has `words`: the state of the data set's ledger. `n_private` is given
     only if it is public.
     """
-    summary: FitSummary = model.summary()
     X_public = None if public is None else np.asarray(public.X, dtype=np.float64)
     coefficients = coefficients_of(summary, names, label, None if X_public is None else X_public.std(axis=0))
     n_charts, receipt = len(coefficients["parts"]), summary.receipt
@@ -261,18 +261,17 @@ def _verdict(kind: str, title: str, words: str) -> dict[str, str]:
 # What the public and the private rows contributed.
 
 
-def errors_on_public(model: Any, public: Public, task: str) -> dict[str, Any] | None:
+def errors_on_public(summary: FitSummary, public: Public) -> dict[str, Any] | None:
     """Return errors on public rows of no model and of the public model, for rows that it was not fitted to.
 
     The public model is that of the fit. Of a method that keeps none, a linear model of the public rows takes its place.
     None if there are too few public rows.
     """
-    summary: FitSummary = model.summary()
     name = "linear model of the public rows"
     if summary.public_model is not None:
         return None if summary.public_errors is None else dict(summary.public_errors)
     X = public_table(public.X)
-    if task == "regression":
+    if not summary.classifies:
         linear = regression_base(public, X, numeric_labels(np.asarray(public.y)), "linear")
         return held_out_errors(linear.labels, combined(linear.scores, linear.base.weights), name=name)
     classes, codes = np.unique(np.asarray(public.y), return_inverse=True)

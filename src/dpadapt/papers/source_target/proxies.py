@@ -17,7 +17,7 @@ from scipy.stats import norm
 from dpadapt import checks
 from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.clustering.releases import assumed_public
+from dpadapt.clustering.estimator import assumed_public
 from dpadapt.clustering.solver import capped_k_medoids, nearest
 from dpadapt.data import Public
 from dpadapt.inputs.gate import sources_and_targets
