@@ -53,7 +53,7 @@ def test_an_estimator_without_a_gate_or_a_public_model_says_so():
     summary = model.summary()
     assert summary.receipt is model.privacy_
     assert summary.coefficients is model.coef_
-    assert (summary.adopted, summary.gain, summary.public_model, summary.classifies) == (None, None, None, False)
+    assert (summary.adopted, summary.gain, summary.public_model, summary.classes) == (None, None, None, ())
     classifier = PrivateLogisticRegression(decision_threshold=0.3, random_state=0).fit(X, y > 0)
     assert classifier.summary().threshold == (0.3, 0.3)
-    assert classifier.summary().classifies
+    assert len(classifier.summary().classes) == 2

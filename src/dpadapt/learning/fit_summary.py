@@ -94,16 +94,6 @@ class FitSummary:
     has_intervals: bool = False
     people: People | None = None
 
-    @property
-    def classifies(self) -> bool:
-        """Whether classes are predicted."""
-        return len(self.classes) > 0
-
-    @property
-    def no_label_readable(self) -> bool:
-        """Whether the released share of readable labels is not more than its noise."""
-        return self.readable_labels is not None and self.readable_labels[1] == 0.0
-
 
 def held_out_errors(
     labels: NDArray[Any], predictions: NDArray[np.float64], *, name: str = "public model"

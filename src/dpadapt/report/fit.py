@@ -118,7 +118,7 @@ def verdict_on_fit(summary: FitSummary, forecasts: Sequence[Forecast], n_private
     budget = _what_would_pay(summary, forecasts)
     if summary.receipt.seeded:
         return _verdict("more", "Do not use this model", "Its noise came from a seed. Fit again without a seed.")
-    if summary.no_label_readable and summary.people is not None:
+    if _no_label_readable(summary) and summary.people is not None:
         return _verdict(
             "more",
             "Do not use this model yet; compare how labels are written",
@@ -132,7 +132,7 @@ def verdict_on_fit(summary: FitSummary, forecasts: Sequence[Forecast], n_private
             f"The budget is too small for this number of private rows. Nothing was spent, and this model is the "
             f"public one{budget}",
         )
-    if summary.no_label_readable:
+    if _no_label_readable(summary):
         return _verdict_without_labels(summary)
     if summary.gain is not None:
         return _verdict_on_gain(summary, forecasts, rows)
@@ -187,12 +187,12 @@ def _verdict_on_gain(summary: FitSummary, forecasts: Sequence[Forecast], rows: s
     if low > 0:
         loss = f"log-loss by about {value:.3f} per row ({low:.3f} to {high:.3f}"
         share_of_error = f"mean squared error by about {value:.0%} ({low:.0%} to {min(high, 1.0):.0%}"
-        lower = loss if summary.classifies else share_of_error
+        lower = loss if _classifies(summary) else share_of_error
         words = f"{rows} lower the public model's {lower} with 90% confidence). {source}"
         return _verdict("go", "Use this model", words)
-    unit, ending = ("log-loss", " per row") if summary.classifies else ("mean squared error", "")
-    limits = (value, low, high if summary.classifies else min(high, 1.0))
-    about, least_gain, most_gain = (_more_or_less(number, summary.classifies) for number in limits)
+    unit, ending = ("log-loss", " per row") if _classifies(summary) else ("mean squared error", "")
+    limits = (value, low, high if _classifies(summary) else min(high, 1.0))
+    about, least_gain, most_gain = (_more_or_less(number, _classifies(summary)) for number in limits)
     words = (
         f"{rows} changed the public model, but whether its {unit} became less can't be told yet: about {about}{ending} "
         f"({least_gain} to {most_gain} with 90% confidence). {source}"
@@ -242,6 +242,15 @@ def _what_would_pay(summary: FitSummary, forecasts: Sequence[Forecast]) -> str:
     return "."
 
 
+def _classifies(summary: FitSummary) -> bool:
+    return len(summary.classes) > 0
+
+
+def _no_label_readable(summary: FitSummary) -> bool:
+    """Return whether the released share of readable labels is not more than its noise."""
+    return summary.readable_labels is not None and summary.readable_labels[1] == 0.0
+
+
 def _unread(summary: FitSummary, labels: str) -> str:
     """Return the beginning of a sentence: the released share is not more than its noise."""
     share, low, high = summary.readable_labels or (0.0, 0.0, 0.0)
@@ -271,7 +280,7 @@ def errors_on_public(summary: FitSummary, public: Public) -> dict[str, Any] | No
     if summary.public_model is not None:
         return None if summary.public_errors is None else dict(summary.public_errors)
     X = public_table(public.X)
-    if not summary.classifies:
+    if len(summary.classes) == 0:
         linear = regression_base(public, X, numeric_labels(np.asarray(public.y)), "linear")
         return held_out_errors(linear.labels, combined(linear.scores, linear.base.weights), name=name)
     classes, codes = np.unique(np.asarray(public.y), return_inverse=True)
@@ -367,7 +376,7 @@ def _private_part(summary: FitSummary, model: Any, public: Public, *, spent: boo
             "The private rows brought nothing: the budget is too small for their number. The model is the public one."
         )
     start, X = public_model_of(summary, model, public), np.asarray(public.X, dtype=np.float64)
-    if summary.classifies:
+    if _classifies(summary):
         change = float(np.mean(np.abs(model.predict_proba(X) - start.predict_proba(X)).sum(axis=1) / 2))
         how = f"the predicted probabilities by {change:.1%} on average (total variation)"
     else:
@@ -413,7 +422,7 @@ def coefficients_of(
     matrix = matrix * units
     # Beside a public model that is not linear, coefficients describe the correction alone.
     titles, unit = [label], "what the correction adds to" if summary.beside_public_model else "change of"
-    if summary.classifies:
+    if _classifies(summary):
         classes = [str(value) for value in summary.classes]
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
         unit = f"{unit} the log-odds of"

@@ -376,13 +376,13 @@ class PrivateTransferClassifier(LinearClassifier):
 
     def summary(self) -> FitSummary:
         """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
-        base = self.public_base_
+        base, public_model = self.public_base_, self.public_only()
         return replace(
             super().summary(),
             adopted=None if self.estimated_gain_ is None else self.adopted_,
             gain=self.estimated_gain_,
             readable_labels=self.usable_share_,
-            public_model=self.public_only(),
+            public_model=public_model,
             public_errors=self.public_errors_,
             own_effect=self.own_effect_,
             beside_public_model=base is not None and base.linear is None,

@@ -443,13 +443,13 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     def summary(self) -> FitSummary:
         """Return what this fit released, adopted, estimated and assumed: what reports are drawn from."""
-        base = self.public_base_
+        base, public_model = self.public_base_, self.public_only()
         return replace(
             super().summary(),
             adopted=None if base is None else self.adopted_,
             gain=self.estimated_gain_,
             readable_labels=self.usable_share_,
-            public_model=self.public_only(),
+            public_model=public_model,
             public_errors=self.public_errors_,
             coefficient_noise=self.coef_noise_,
             own_effect=self.own_effect_,
