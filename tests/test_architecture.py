@@ -342,7 +342,7 @@ BUDGET = {
     "lines of a function": 173,
 }
 ROOMS = {
-    "accounting": 4144,
+    "accounting": 3400,
     "audit": 1502,
     "cli": 4565,
     "clustering": 1143,
@@ -351,7 +351,7 @@ ROOMS = {
     "inputs": 1897,
     "integrations": 1840,
     "learning": 2932,
-    "mechanisms": 2093,
+    "mechanisms": 2200,
     "networks": 2674,
     "papers": 10334,
     "report": 2214,
@@ -368,7 +368,7 @@ PATHS = {
     "clustering": (18, 55),
     "hybrid": (30, 109),
     "TableModel.fit": (43, 163),
-    "one release": (15, 32),
+    "one release": (9, 18),
 }
 
 

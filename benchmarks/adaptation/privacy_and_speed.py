@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from benchmarks.theory.adaptation import discrepancy
 from benchmarks.theory.adaptation_problems import solve
 from benchmarks.transfer.common import claim
-from dpadapt.accounting import oracles
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon
+from dpadapt.accounting import cost
+from dpadapt.accounting.cost import gaussian_delta, gaussian_epsilon
 from dpadapt.data import Public
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.events import Event, GaussianEvent, LaplaceEvent
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.noise import PAPER_SHARE, largest_valid_claim, paper_mu
 
@@ -27,7 +27,7 @@ from dpadapt.papers.adaptation.noise import PAPER_SHARE, largest_valid_claim, pa
 CLAIMED = (0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 
 
-def privacy_rows(delta: float = 0.01, *, grid: float = oracles.GRID) -> list[dict[str, float]]:
+def privacy_rows(delta: float = 0.01, *, grid: float = cost.GRID) -> list[dict[str, float]]:
     """Return one row per epsilon that the paper might claim: true costs of Algorithm 1 or 2 and of the whole method.
 
     `grid` is that of the privacy-loss distributions.
@@ -92,7 +92,7 @@ def _gaussian_delta(mu: float, epsilon: float) -> float:
 
 
 def _pld(events: dict[Event, int], grid: float) -> Any:
-    return oracles.pld(events, Adjacency.REPLACE_ONE, grid=grid)
+    return cost.pld(events, Adjacency.REPLACE_ONE, grid=grid)
 
 
 # Speed: CnvxAdap takes d² operations per step, a verbatim loop goes over all rows.

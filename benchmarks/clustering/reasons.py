@@ -46,7 +46,7 @@ from dpadapt.clustering.solver import nearest
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.mechanisms import bounded_neighbours
-from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
+from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
 from dpadapt.papers.source_target import baselines, proxies
 from dpadapt.papers.source_target.baselines import PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import RADIUS, Ball, ProxyClustering, coreset

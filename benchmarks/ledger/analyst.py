@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from dpadapt.accounting import oracles
+from dpadapt.accounting import cost
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent, PureEvent, SampledEvent
+from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, LaplaceEvent, PureEvent, SampledEvent
 
 Vector = NDArray[np.float64]
 
@@ -121,7 +120,7 @@ class SampledNoise:
         """Return the probabilities of the losses on a grid, and the losses."""
         event, times = self.event()
         # Optimistic: the analyst must not gain from a loss that the release does not have.
-        whole = oracles.pld({event: times}, Adjacency.ZERO_OUT, grid=1e-3, pessimistic=False)
+        whole = cost.pld({event: times}, Adjacency.ZERO_OUT, grid=1e-3, pessimistic=False)
         pmf = whole._pmf_remove.to_dense_pmf()
         return pmf._probs, (pmf._lower_loss + np.arange(pmf.size)) * pmf._discretization
 

@@ -14,9 +14,8 @@ from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.filter import RULES, Filter, Sums
-from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent, PureEvent, SampledEvent
+from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, LaplaceEvent, PureEvent, SampledEvent
 
 CAPS = [(1.0, 1e-6), (3.0, 1e-5), (10.0, 1e-5), (1.0, 0.05)]
 

@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import compared, everywhere, judged, mean_intervals
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.data import Public
 from dpadapt.papers.mirror.base import paper_noise_multiplier
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor

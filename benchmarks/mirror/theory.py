@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.mirror.figure1 import make_problem
 from benchmarks.theory.mirror import ellipsoid_width, gaussian_width, noise_stability_bound
 from benchmarks.transfer.common import claim
-from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
+from dpadapt.accounting.cost import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.papers.mirror.base import paper_noise_multiplier
 from dpadapt.papers.mirror.maps import LogisticMap, QuadraticMap

@@ -21,8 +21,7 @@ from benchmarks.running import command
 from benchmarks.transfer.common import claim, judged, real_data, versions
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Sampled
 from dpadapt.mechanisms.randomness import SeededRandom
 
 BATCH, N_ROWS = 500, 5000

@@ -23,8 +23,7 @@ from benchmarks.running import command, one_thread
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.learning.descent import released_gradients
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
-from dpadapt.mechanisms.mechanism import Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated, Sampled
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
 

@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass
 
 from dpadapt import checks
-from dpadapt.accounting import oracles
-from dpadapt.mechanisms.mechanism import GaussianEvent, SampledEvent
+from dpadapt.accounting import cost
+from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
 from dpadapt.papers.reweigh.deciding import people_needed
 from dpadapt.papers.reweigh.learners import Descent, paper_noise_variance
 from dpadapt.papers.reweigh.reweigh import check_divergence, paper_rounds
@@ -196,7 +196,7 @@ def algorithm_4_cost(n_rows: int, density: float, n_rounds: int, n_steps: int, n
         omega = square * log / 8
         truncated = rho * omega + math.log(1 / delta) / (omega - 1)
     event = SampledEvent(GaussianEvent(noise / 2), 1 / size)
-    return Cost(truncated, float(oracles.rdp({event: n_rounds * n_steps}).get_epsilon(delta)))
+    return Cost(truncated, float(cost.rdp({event: n_rounds * n_steps}).get_epsilon(delta)))
 
 
 def _small(value: float, name: str) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier, is_regressor
 
 from dpadapt import checks, notebook
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public
@@ -38,7 +38,7 @@ from dpadapt.learning.row_by_row import (
 )
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, histogram, soft_histogram
-from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.mechanisms.mechanism import Gaussian, Laplace
 from dpadapt.rows import Shares, Unit
 from dpadapt.tables.model import TableModel
 from dpadapt.tables.reading import Table

@@ -8,9 +8,8 @@ import pytest
 from dpadapt.accounting import chain
 from dpadapt.accounting.chain import FORMAT, Allowance, Past, State, Terms
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.receipt import Entry
 from dpadapt.mechanisms import Adjacency
-from dpadapt.mechanisms.mechanism import GaussianEvent
+from dpadapt.mechanisms.events import Entry, GaussianEvent
 
 MADE = Filter.of("mixed", 3.0, 1e-6, Adjacency.ZERO_OUT)
 TERMS = Terms(3.0, 1e-6, "zero-out", "patients", MADE.share, MADE.order)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadapt import Ledger
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu, rho_to_epsilon
+from dpadapt.accounting.cost import gaussian_delta, gaussian_epsilon, gaussian_mu, rho_to_epsilon
 
 DELTA = 1e-5
 

@@ -7,23 +7,37 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpadapt.accounting import Ledger, delta, epsilon, oracles
-from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon, tally
-from dpadapt.accounting.receipt import Entry
+from dpadapt.accounting import Ledger, delta, epsilon
+from dpadapt.accounting.cost import (
+    GRID,
+    add_entries,
+    gaussian_epsilon,
+    gaussian_mu,
+    pld,
+    pld_supports,
+    pure_epsilon,
+    quick_epsilon,
+    rdp,
+    rdp_supports,
+    rounding,
+    tally,
+)
+from dpadapt.accounting.filter import Filter, Sums
+from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, NonPrivate
-from dpadapt.mechanisms.mechanism import (
+from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
     ConcentratedEvent,
+    Entry,
     Event,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
     PureEvent,
-    Repeated,
-    Sampled,
     SampledEvent,
+    from_dict,
 )
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 DELTA = 1e-5
 
@@ -64,17 +78,37 @@ def test_a_deliberate_leak_has_infinite_cost(name, adjacency):
     assert epsilon(NonPrivate(), DELTA) == math.inf
 
 
-def test_unknown_events_are_refused():
+def test_what_an_event_leaves_out_costs_infinity():
     @dataclass(frozen=True)
-    class Free(Event):
-        """Claims to cost nothing."""
+    class NewEvent(Event):
+        """States no cost at all."""
 
-    @dataclass(frozen=True)
-    class Cheaper(GaussianEvent):
-        """Looks like a known event."""
+    new = NewEvent()
+    for events in ({new: 1}, {new: 2, GaussianEvent(1.0): 1, PureEvent(0.1): 1}):
+        for delta_ in (0.0, DELTA, 0.9):
+            assert epsilon(events, delta_) == math.inf
+        assert delta(events, 100.0) == 1.0
+        assert Filter.of("mixed", 1e6, DELTA, Adjacency.ZERO_OUT).sums(
+            [Entry("new", event, times) for event, times in events.items()]
+        ) == Sums(math.inf, math.inf, math.inf, 0, 1)
+    with pytest.raises(BudgetExceeded):
+        Ledger(1e6, DELTA).start(Unknown(NewEvent), label="new")
+    assert from_dict(new.to_dict()) == new
 
-    for event in (Free(), Cheaper(1.0), "Gaussian", 3):
-        with pytest.raises(TypeError, match=r"unknown event|expected a mechanism"):
+
+@dataclass(frozen=True)
+class Unknown(NonPrivate):
+    """A mechanism whose event states no cost."""
+
+    kind: type
+
+    def event(self):
+        return self.kind()
+
+
+def test_what_is_no_event_is_refused():
+    for event in ("Gaussian", 3):
+        with pytest.raises(TypeError, match="expected a mechanism"):
             epsilon([event], DELTA)
         with pytest.raises(TypeError, match="unknown event"):
             epsilon({event: 1}, DELTA)
@@ -158,11 +192,11 @@ def test_the_quick_cost_is_the_least_of_the_bounds(pure, rest, least):
     counted = pure | rest
     bounds = {
         "pure": math.inf if rest else sum(times * pure_epsilon({event: 1}) for event, times in pure.items()),
-        "Gaussian": gaussian_epsilon(math.sqrt(sum(n * dominating_mu(e) ** 2 for e, n in counted.items())), DELTA),
+        "Gaussian": gaussian_epsilon(math.sqrt(sum(n * e.dominating_mu() ** 2 for e, n in counted.items())), DELTA),
         "Rényi": math.inf,
     }
-    if oracles.rdp_supports(counted, Adjacency.ZERO_OUT):
-        bounds["Rényi"] = oracles.rdp(counted).get_epsilon(DELTA)
+    if rdp_supports(counted, Adjacency.ZERO_OUT):
+        bounds["Rényi"] = rdp(counted).get_epsilon(DELTA)
     if rest:
         bounds["both"] = pure_epsilon(pure) + quick_epsilon(rest, DELTA, Adjacency.ZERO_OUT)
     assert min(bounds, key=bounds.get) == least, bounds
@@ -197,18 +231,18 @@ def test_sampling_lowers_the_cost_and_rate_one_costs_what_all_rows_cost(noise):
         assert costs[2] == pytest.approx(whole, rel=2e-3)
 
 
-# Without BoundedRangeEvent: it costs less than the pure event that stands in for it in `oracles.pld`.
+# Without BoundedRangeEvent: it costs less than the pure event that stands in for it in `pld`.
 WITH_DISTRIBUTION = [
     (name, adjacency)
     for name, events in COLLECTIONS.items()
     for adjacency in (Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE)
-    if oracles.pld_supports(events, adjacency) and not any(isinstance(event, BoundedRangeEvent) for event in events)
+    if pld_supports(events, adjacency) and not any(isinstance(event, BoundedRangeEvent) for event in events)
 ]
 
 
 @pytest.mark.parametrize(("name", "adjacency"), WITH_DISTRIBUTION)
 def test_the_cost_is_never_below_the_optimistic_privacy_loss_distribution(name, adjacency):
-    optimistic = oracles.pld(COLLECTIONS[name], adjacency, pessimistic=False).get_epsilon_for_delta(DELTA)
+    optimistic = pld(COLLECTIONS[name], adjacency, pessimistic=False).get_epsilon_for_delta(DELTA)
     assert epsilon(COLLECTIONS[name], DELTA, adjacency=adjacency) >= optimistic - 1e-9
 
 
@@ -270,9 +304,9 @@ def test_a_distribution_is_not_trusted_below_its_rounding_error(steps, delta):
 @pytest.mark.parametrize("steps", [10**4, 10**5])
 def test_many_pure_events_on_the_grid_cost_no_less_than_their_exact_binomial_tail(steps):
     """The probabilities of one such event add up to less than 1 by rounding; composition adds up what is missing."""
-    each = 11 * oracles.GRID
+    each = 11 * GRID
     # Deltas close to where the distribution is not trusted any more: there the rounding error weighs most.
-    allowed = 2.1 * (1e-15 + 3e-17 * steps), 2.1 * oracles.rounding({PureEvent(each): steps})
+    allowed = 2.1 * (1e-15 + 3e-17 * steps), 2.1 * rounding({PureEvent(each): steps})
     truthful = np.arange(steps + 1)
     for delta_ in allowed:
         cost = epsilon({PureEvent(each): steps}, delta_)

@@ -11,33 +11,31 @@ from scipy.special import expit, ndtr, ndtri
 
 from benchmarks.ledger.analyst import Analyst, GaussianNoise, Response
 from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, fixed_in_advance, reach, sampled_runs, waste
-from dpadapt.accounting import Ledger, calibrate, chain, epsilon, oracles
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import pure_epsilon
+from dpadapt.accounting import Ledger, calibrate, chain, cost, epsilon
+from dpadapt.accounting.cost import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_epsilon
 from dpadapt.accounting.filter import (
     RULES,
     Filter,
     Sums,
     _gaussian_profile,
     _mu_squared,
-    _renyi,
     _renyi_cap,
     _sampled_mu,
 )
-from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms import Adjacency, DiscreteGaussian, Gaussian, Laplace, NonPrivate, RandomizedResponse
-from dpadapt.mechanisms.mechanism import (
+from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
     ConcentratedEvent,
+    Entry,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
     PureEvent,
-    Repeated,
-    Sampled,
     SampledEvent,
+    renyi_divergence,
 )
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 ROWS = Adjacency.ZERO_OUT
 
@@ -89,13 +87,13 @@ def test_a_sampled_run_is_dominated_but_for_its_tail(noise, rate, steps, adjacen
     event, tail = SampledEvent(GaussianEvent(noise), rate), 1e-11
     mu = _sampled_mu(event, steps, tail, adjacency)
     # Another grid and other points than those of the conversion.
-    distribution = oracles.pld({event: steps}, adjacency, grid=2.3e-4, pessimistic=False)
+    distribution = cost.pld({event: steps}, adjacency, grid=2.3e-4, pessimistic=False)
     points = np.geomspace(1e-3, 30, 400)
     run = np.asarray(distribution.get_delta_for_epsilon(points))
     gaussian = np.array([gaussian_delta(mu, x) for x in points])
     assert (run <= tail + (1 - tail) * gaussian * (1 + 1e-6)).all()
     # And not much larger than need be: with a mu 3% smaller, some level would not be covered.
-    pessimistic = np.asarray(oracles.pld({event: steps}, adjacency).get_delta_for_epsilon(points))
+    pessimistic = np.asarray(cost.pld({event: steps}, adjacency).get_delta_for_epsilon(points))
     assert (pessimistic > tail + (1 - tail) * np.array([gaussian_delta(mu / 1.03, x) for x in points])).any()
     assert mu < math.sqrt(steps) / noise
 
@@ -106,7 +104,7 @@ def test_a_profile_does_not_overflow_where_rounding_makes_a_difference_of_logari
 
 @pytest.mark.parametrize("event", [PureEvent(1e-9), LaplaceEvent(1e9)])
 def test_the_renyi_divergence_of_a_tiny_epsilon_is_no_rounding_error(event):
-    assert _renyi(event, 1, 2, ROWS) <= 1e-18 * (1 + 1e-9)
+    assert event.renyi(1, 2, ROWS) <= 1e-18 * (1 + 1e-9)
 
 
 def test_the_published_run_has_the_mu_that_was_derived():
@@ -119,12 +117,12 @@ def test_the_published_run_has_the_mu_that_was_derived():
 def test_renyi_divergences_agree_with_the_integrals(size, order):
     p = expit(size)
     response = math.log(p**order * (1 - p) ** (1 - order) + (1 - p) ** order * p ** (1 - order)) / (order - 1)
-    assert _renyi(PureEvent(size), 1, order, ROWS) == pytest.approx(response, rel=1e-4, abs=1e-13)
-    peer = oracles.renyi_divergence(LaplaceEvent(1 / size), 1, order)
-    assert _renyi(LaplaceEvent(1 / size), 1, order, ROWS) == pytest.approx(peer, rel=1e-4, abs=1e-13)
-    assert _renyi(GaussianEvent(1 / size), 3, order, ROWS) == pytest.approx(3 * order * size**2 / 2)
-    assert _renyi(ConcentratedEvent(size), 2, order, ROWS) == pytest.approx(2 * order * size)
-    assert _renyi(BoundedRangeEvent(size), 1, order, ROWS) == pytest.approx(min(order * size**2 / 8, response))
+    assert PureEvent(size).renyi(1, order, ROWS) == pytest.approx(response, rel=1e-4, abs=1e-13)
+    peer = renyi_divergence(LaplaceEvent(1 / size), 1, order)
+    assert LaplaceEvent(1 / size).renyi(1, order, ROWS) == pytest.approx(peer, rel=1e-4, abs=1e-13)
+    assert GaussianEvent(1 / size).renyi(3, order, ROWS) == pytest.approx(3 * order * size**2 / 2)
+    assert ConcentratedEvent(size).renyi(2, order, ROWS) == pytest.approx(2 * order * size)
+    assert BoundedRangeEvent(size).renyi(1, order, ROWS) == pytest.approx(min(order * size**2 / 8, response))
 
 
 def test_a_sample_never_adds_more_than_all_rows():
@@ -135,17 +133,17 @@ def test_a_sample_never_adds_more_than_all_rows():
             part, whole = terms.sums(entries((sampled, 10))), terms.sums(entries((GaussianEvent(2.0), 10)))
             assert part.gaussian <= whole.gaussian
             assert part.renyi <= whole.renyi
-    assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, Adjacency.REPLACE_ONE) == pytest.approx(10 * 8 / 8)
-    assert _renyi(SampledEvent(GaussianEvent(2.0), 0.1), 10, 8, ROWS) < 1
+    assert SampledEvent(GaussianEvent(2.0), 0.1).renyi(10, 8, Adjacency.REPLACE_ONE) == pytest.approx(10 * 8 / 8)
+    assert SampledEvent(GaussianEvent(2.0), 0.1).renyi(10, 8, ROWS) < 1
     # Nor by rounding, where there is hardly anything to add.
-    assert _renyi(SampledEvent(GaussianEvent(1e100), 0.1), 10, 2, ROWS) <= _renyi(GaussianEvent(1e100), 10, 2, ROWS)
+    assert SampledEvent(GaussianEvent(1e100), 0.1).renyi(10, 2, ROWS) <= GaussianEvent(1e100).renyi(10, 2, ROWS)
 
 
 def test_sampled_laplace_noise_counts_as_the_pure_event_that_it_is():
     event = SampledEvent(LaplaceEvent(1.0), 0.1)
     pure = math.log1p(0.1 * math.expm1(1.0))
     assert mu_of(event, 4) == pytest.approx(2 * mu_of(PureEvent(pure)))
-    assert _renyi(event, 1, 8, ROWS) == pytest.approx(_renyi(PureEvent(pure), 1, 8, ROWS))
+    assert event.renyi(1, 8, ROWS) == pytest.approx(PureEvent(pure).renyi(1, 8, ROWS))
 
 
 def test_what_a_sum_can_not_hold_is_infinite():

@@ -382,7 +382,7 @@ def test_a_deliberate_leak_needs_an_unlimited_cap_and_is_recorded():
 
 
 def test_a_cost_of_nan_is_refused(monkeypatch):
-    monkeypatch.setattr("dpadapt.accounting.filter.cost_of", lambda *args, **kwargs: math.nan)
+    monkeypatch.setattr("dpadapt.accounting.filter.composed_epsilon", lambda *args, **kwargs: math.nan)
     with pytest.raises(BudgetExceeded):
         Ledger(1.0, 1e-6).start(Gaussian(2.0), label="x")
 

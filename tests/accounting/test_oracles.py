@@ -4,19 +4,18 @@ import math
 
 import pytest
 
-from dpadapt.accounting import epsilon, oracles
+from dpadapt.accounting import cost, epsilon
 from dpadapt.mechanisms import Adjacency, Gaussian
-from dpadapt.mechanisms.mechanism import (
+from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
     ConcentratedEvent,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
     PureEvent,
-    Repeated,
-    Sampled,
     SampledEvent,
 )
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 DELTA = 1e-5
 SWAP = Adjacency.REPLACE_ONE
@@ -74,26 +73,26 @@ TALLY = {GaussianEvent(2.0): 2, LaplaceEvent(5.0): 3, PureEvent(0.2): 1}
 
 def test_optimistic_and_pessimistic_distributions_enclose_the_cost():
     low, high = (
-        oracles.pld(TALLY, Adjacency.ZERO_OUT, pessimistic=pessimistic).get_epsilon_for_delta(DELTA)
+        cost.pld(TALLY, Adjacency.ZERO_OUT, pessimistic=pessimistic).get_epsilon_for_delta(DELTA)
         for pessimistic in (False, True)
     )
     assert low < high < low * 1.01
     # Rényi composition is a valid bound too, and looser.
-    assert high < oracles.rdp(TALLY).get_epsilon(DELTA) < 2 * high
+    assert high < cost.rdp(TALLY).get_epsilon(DELTA) < 2 * high
 
 
 @pytest.mark.parametrize("size", [40.0, 700.0])
 def test_both_distributions_of_a_large_pure_epsilon_have_that_epsilon(size):
     for pessimistic in (False, True):
-        distribution = oracles.pld(
-            {PureEvent(size): 1}, Adjacency.ZERO_OUT, grid=oracles.grid_for(size), pessimistic=pessimistic
+        distribution = cost.pld(
+            {PureEvent(size): 1}, Adjacency.ZERO_OUT, grid=cost.grid_for(size), pessimistic=pessimistic
         )
         assert distribution.get_epsilon_for_delta(DELTA) == pytest.approx(size, rel=1e-4)
 
 
 def test_many_gaussian_releases_are_composed_as_one():
-    many = oracles.pld({GaussianEvent(400.0): 10_000}, Adjacency.ZERO_OUT)
-    one = oracles.pld({GaussianEvent(4.0): 1}, Adjacency.ZERO_OUT)
+    many = cost.pld({GaussianEvent(400.0): 10_000}, Adjacency.ZERO_OUT)
+    one = cost.pld({GaussianEvent(4.0): 1}, Adjacency.ZERO_OUT)
     assert many.get_epsilon_for_delta(DELTA) == pytest.approx(one.get_epsilon_for_delta(DELTA), rel=1e-9)
 
 
@@ -101,21 +100,21 @@ def test_many_gaussian_releases_are_composed_as_one():
 def test_supported_events_are_those_that_can_be_composed(adjacency):
     sampled = SampledEvent(GaussianEvent(2.0), 0.1), SampledEvent(LaplaceEvent(2.0), 0.1)
     events = [*TALLY, BoundedRangeEvent(0.2), ConcentratedEvent(0.05), *sampled]
-    assert [oracles.pld_supports({event: 1}, adjacency) for event in events] == (
+    assert [cost.pld_supports({event: 1}, adjacency) for event in events] == (
         [True, True, True, True, False, True, adjacency is not SWAP]
     )
-    assert [oracles.rdp_supports({event: 1}, adjacency) for event in events] == (
+    assert [cost.rdp_supports({event: 1}, adjacency) for event in events] == (
         [True, True, True, True, True, adjacency is not SWAP, False]
     )
 
 
 def test_events_without_a_distribution_or_divergences_are_refused():
     with pytest.raises(TypeError, match="no privacy-loss distribution"):
-        oracles.pld({ConcentratedEvent(0.05): 1}, Adjacency.ZERO_OUT)
+        cost.pld({ConcentratedEvent(0.05): 1}, Adjacency.ZERO_OUT)
     with pytest.raises(TypeError, match="no Rényi divergences"):
-        oracles.rdp({NonPrivateEvent(): 1})
+        cost.rdp({NonPrivateEvent(): 1})
 
 
 def test_the_grid_is_coarser_for_large_costs_only():
-    assert oracles.grid_for(1.0) == oracles.grid_for(math.inf) == oracles.GRID
-    assert oracles.grid_for(1000.0) == pytest.approx(0.02)
+    assert cost.grid_for(1.0) == cost.grid_for(math.inf) == cost.GRID
+    assert cost.grid_for(1000.0) == pytest.approx(0.02)

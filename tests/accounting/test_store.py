@@ -31,9 +31,10 @@ from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_reco
 import dpadapt
 from dpadapt import disk
 from dpadapt.accounting import Ledger, store
-from dpadapt.accounting.receipt import entry_from_dict
+from dpadapt.accounting.filter import Filter
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
 from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
+from dpadapt.mechanisms.events import entry_from_dict
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 fcntl = pytest.importorskip("fcntl", reason="these tests lock and kill as POSIX does")
@@ -322,9 +323,10 @@ def test_the_number_of_sampled_runs_survives(place, shared):
     assert shared._store.sums().sampled == place.open()._store.sums().sampled == 2
 
 
-def test_a_ledger_is_one_file_also_while_it_is_charged(path, ledger):
+def test_a_ledger_is_one_file_also_while_it_is_charged(path, ledger, monkeypatch):
     seen = []
-    ledger._store.append((ledger.entries[0],), lambda sums: seen.extend(os.listdir(path.parent)))
+    monkeypatch.setattr(Filter, "require", lambda *_: seen.extend(os.listdir(path.parent)))
+    ledger._store.append((ledger.entries[0],))
     assert seen == os.listdir(path.parent) == [path.name]
 
 
@@ -984,14 +986,16 @@ def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_i
     ledger = place.open(epsilon=2.0, delta=0.0)
     children = []
 
-    def fork(sums):
+    def fork(*_):
         child = os.fork()
         if child == 0:
             time.sleep(30)
             os._exit(0)
         children.append(child)
 
-    ledger._store.append((entry_from_dict(json.loads(ENTRY)),), fork)
+    with monkeypatch.context() as during:
+        during.setattr(Filter, "require", fork)
+        ledger._store.append((entry_from_dict(json.loads(ENTRY)),))
     ledger.start(RandomizedResponse(1e-4), label="while the child lives")
     os.kill(children[0], signal.SIGKILL)
     os.waitpid(children[0], 0)

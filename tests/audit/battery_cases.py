@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpadapt
-from dpadapt.accounting.closed_forms import gaussian_epsilon
-from dpadapt.accounting.cost import add_entries, epsilon
+from dpadapt.accounting.cost import add_entries, epsilon, gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
 from dpadapt.audit.replay import fit_of, record

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.audit import LowerBound, lower_bound
 from dpadapt.audit.measured_epsilon import (
     bound_from_scores,

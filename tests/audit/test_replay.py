@@ -8,7 +8,8 @@ import pytest
 from dpadapt.audit import PathDiffers, leaks, record, replay
 from dpadapt.audit.replay import leaked
 from dpadapt.mechanisms import Adjacency, Bounded, DiscreteLaplace, Gaussian, Laplace, clipped_sum, histogram, votes
-from dpadapt.mechanisms.mechanism import GaussianEvent, Repeated, Sampled
+from dpadapt.mechanisms.events import GaussianEvent
+from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 X = np.linspace(-1, 1, 24).reshape(12, 2)
 y = np.tile([0, 1], 6)

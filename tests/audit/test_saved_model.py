@@ -8,11 +8,10 @@ import pytest
 
 from dpadapt import Ledger, PrivateLinearRegression, Public, load, save
 from dpadapt.accounting import epsilon
-from dpadapt.accounting.receipt import Entry
 from dpadapt.audit import audit_model
 from dpadapt.hybrid import PrivateHybridClassifier
 from dpadapt.mechanisms import NonPrivate
-from dpadapt.mechanisms.mechanism import GaussianEvent
+from dpadapt.mechanisms.events import Entry, GaussianEvent
 from dpadapt.methods import METHODS
 from dpadapt.papers.adaptation import PrivateMixture
 from tests.saved_models import json_of, rewrite

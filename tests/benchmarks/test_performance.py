@@ -11,7 +11,7 @@ from dpadapt.learning.descent import gradient_weights, released_gradients
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_outer_sum
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.rows import Rows
 

@@ -23,7 +23,7 @@ from benchmarks.theory.source_target import (
 )
 from benchmarks.theory.subspace import lower_bound, private_rows_needed, upper_bound
 from dpadapt import Public
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.clustering.solver import nearest
 from dpadapt.papers.mirror.maps import QuadraticMap
 from dpadapt.papers.reweigh.learners import Descent

@@ -11,7 +11,7 @@ import pytest
 from dpadapt import Adjacency, Ledger, PrivacyError, PrivacyWarning, Public, persist
 from dpadapt.clustering import PrivateSourceTargetClustering, inference
 from dpadapt.clustering.solver import cluster_t, nearest, non_private
-from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent
 
 GAUSSIAN = {"epsilon": 3.0, "delta": 1e-6, "noise": "gaussian"}
 FRAME = pd.DataFrame(np.arange(40.0).reshape(20, 2), columns=["x", "y"])

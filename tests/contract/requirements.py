@@ -21,7 +21,7 @@ from cases import ADJACENCIES, N_FEATURES, Case
 from dpadapt import Adjacency, BudgetExceeded, Ledger, PrivacyError, Public, audit
 from dpadapt.audit import Release, Tape
 from dpadapt.audit.replay import differing
-from dpadapt.mechanisms.mechanism import (
+from dpadapt.mechanisms.events import (
     BoundedRangeEvent,
     ConcentratedEvent,
     GaussianEvent,

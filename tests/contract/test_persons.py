@@ -16,7 +16,7 @@ from requirements import HUGE, SECRET, share_of_bound
 
 from dpadapt import Adjacency, Ledger, PrivacyError, audit
 from dpadapt.audit.replay import differing
-from dpadapt.mechanisms.mechanism import SampledEvent
+from dpadapt.mechanisms.events import SampledEvent
 
 TAKING = [case for case in CASES if "persons" in inspect.signature(case.cls.fit).parameters]
 # The bound on the cost of a clustering protects single sources alone, so that persons are refused there.

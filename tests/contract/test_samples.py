@@ -13,7 +13,7 @@ from cases import CASES
 
 from dpadapt import Adjacency, audit
 from dpadapt.audit.replay import _sample_apart
-from dpadapt.mechanisms.mechanism import SampledEvent
+from dpadapt.mechanisms.events import SampledEvent
 
 SAMPLED = [case for case in CASES if case.recipe.name in ("Poisson samples", "online") and not case.recipe.slow]
 

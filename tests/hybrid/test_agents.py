@@ -17,7 +17,7 @@ from dpadapt.errors import BudgetExceeded, PrivacyError
 from dpadapt.hybrid.agents import Reception, SimulatedAgents, bit_scale, noisy_bits
 from dpadapt.hybrid.questions import LinearHypothesis, LossQuestion, Question
 from dpadapt.mechanisms import Adjacency, RandomizedResponse
-from dpadapt.mechanisms.mechanism import PureEvent
+from dpadapt.mechanisms.events import PureEvent
 
 
 class FirstFeature(Question):

@@ -16,8 +16,7 @@ from dpadapt.hybrid.curator_releases import (
     release_total,
 )
 from dpadapt.hybrid.mapped_questions import public_map
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Rows
 
 WHERE = public_map(3, (-2, 2), None)

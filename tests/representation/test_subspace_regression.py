@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.data.synthetic import shared_subspace
 from dpadapt import Public
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.learning.base import Budget
 from dpadapt.representation import PrivateSubspaceRegressor
 from dpadapt.representation.subspace import task_model, task_prior

@@ -15,7 +15,7 @@ from dpadapt import (
     Public,
     audit,
 )
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.rows import row_shares

@@ -3,7 +3,8 @@
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.cost import delta, epsilon
 from dpadapt.accounting.ledger import Ledger, Run
-from dpadapt.accounting.receipt import Entry, Receipt, Verification
+from dpadapt.accounting.receipt import Receipt, Verification
+from dpadapt.mechanisms.events import Entry
 
 __all__ = [
     "Entry",

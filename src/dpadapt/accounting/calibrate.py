@@ -5,11 +5,9 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dpadapt import checks
-from dpadapt.accounting import oracles
-from dpadapt.accounting.closed_forms import gaussian_mu
-from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.cost import GRID, composed_epsilon, gaussian_mu, pld, rdp, rdp_supports
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, SampledEvent
+from dpadapt.mechanisms.events import Event, GaussianEvent, SampledEvent
 
 # The search for a noise multiplier stops here. Where rows are sampled so rarely that even less noise would do, delta
 # covers the whole sample, and less noise would protect no sampled row at all.
@@ -63,17 +61,15 @@ def _sampled(epsilon: float, delta: float, steps: int, rate: float, adjacency: A
     # Sampling lowers the cost, so the multiplier without sampling is always enough. Rényi composition gives a closer
     # upper bound where it is available.
     high = math.sqrt(steps) / gaussian_mu(epsilon, delta)
-    if oracles.rdp_supports(event(1.0), adjacency):
-        high = min(high, _smallest(lambda s: float(oracles.rdp(event(s)).get_epsilon(delta)), epsilon, high, 1e-3))
+    if rdp_supports(event(1.0), adjacency):
+        high = min(high, _smallest(lambda s: float(rdp(event(s), adjacency).get_epsilon(delta)), epsilon, high, 1e-3))
     # A privacy-loss distribution on a coarse grid is quick and close to the answer. The last search uses the cost that
     # the ledger will charge.
-    coarse = oracles.GRID * 10
+    coarse = GRID * 10
     near = _smallest(
-        lambda s: float(oracles.pld(event(s), adjacency, grid=coarse).get_epsilon_for_delta(delta)), epsilon, high, 2e-4
+        lambda s: float(pld(event(s), adjacency, grid=coarse).get_epsilon_for_delta(delta)), epsilon, high, 2e-4
     )
-    return _smallest(
-        lambda s: cost_of(event(s), delta, adjacency=adjacency), epsilon, near * 1.0002, 1e-4, spread=1.002
-    )
+    return _smallest(lambda s: composed_epsilon(event(s), delta, adjacency), epsilon, near * 1.0002, 1e-4, spread=1.002)
 
 
 def _smallest(

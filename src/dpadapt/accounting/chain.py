@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.receipt import Entry, entry_from_dict
 from dpadapt.mechanisms.adjacency import Adjacency
+from dpadapt.mechanisms.events import Entry, entry_from_dict
 from dpadapt.rows import UNITS, Unit
 
 Charge = tuple[Entry, ...]

@@ -8,7 +8,7 @@ counts; `Filter.needs` states the rule and its proof.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,24 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting import oracles
-from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
-from dpadapt.accounting.cost import add_entries, dominating_mu, pure_epsilon, quick_epsilon, tally
-from dpadapt.accounting.cost import epsilon as cost_of
-from dpadapt.accounting.receipt import Entry
+from dpadapt.accounting.cost import (
+    Tally,
+    add_entries,
+    composed_epsilon,
+    gaussian_epsilon,
+    gaussian_mu,
+    grid_for,
+    pld,
+    pld_supports,
+    pure_epsilon,
+    quick_epsilon,
+    rdp_supports,
+    rounding,
+    tally,
+)
 from dpadapt.errors import BudgetExceeded
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import (
-    BoundedRangeEvent,
-    ConcentratedEvent,
-    Event,
-    GaussianEvent,
-    LaplaceEvent,
-    Mechanism,
-    Plan,
-    PureEvent,
-    SampledEvent,
-)
+from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, SampledEvent
+from dpadapt.mechanisms.mechanism import Mechanism, Plan
 
 # Relative tolerance of a cap. Noise that is calibrated to the cap costs it up to 1e-10; rounding must not refuse it.
 _CAP_TOLERANCE = 1e-9
@@ -63,8 +64,6 @@ _LEAST_DELTA = 1e-300
 _PROFILE_POINTS = 1000
 # A sampled run with a larger epsilon is charged as if it used all rows: its distribution would take too much memory.
 _LARGEST_PROFILE_EPSILON = 100.0
-# Above this order, a sampled run is charged to the Rényi sum as if it used all rows: the exact sum has `order` terms.
-_LARGEST_SAMPLED_ORDER = 20_000
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Filter:
 
     Examples
     --------
-    >>> from dpadapt.mechanisms.mechanism import GaussianEvent
+    >>> from dpadapt.mechanisms.events import GaussianEvent
     >>> terms = Filter.of("mixed", 1.0, 1e-6, Adjacency.ZERO_OUT)
     >>> charge = [Entry("a sum", GaussianEvent(10.0))]
     >>> first, second = terms.needs(Sums(), charge), terms.needs(terms.sums(charge), charge)
@@ -176,7 +175,7 @@ class Filter:
         counted = add_entries({}, charge)
         pure, part = pure_epsilon(counted), self._part(parts)
         if part:
-            epsilon = cost_of(counted, part, adjacency=self.adjacency)
+            epsilon = composed_epsilon(counted, part, self.adjacency)
             if epsilon < _WORTH_A_PART * pure:
                 return epsilon, 1
         return pure, 0
@@ -246,8 +245,8 @@ class Filter:
         if before.charges:
             return self.level(before + self.sums(charge, before))
         counted = add_entries({}, charge)
-        exact = cost_of(counted, self.delta, adjacency=self.adjacency)
-        if oracles.pld_supports(counted, self.adjacency):
+        exact = composed_epsilon(counted, self.delta, self.adjacency)
+        if pld_supports(counted, self.adjacency):
             return exact
         # Without a privacy-loss distribution, the cost is a bound by other means, which a sum may undercut.
         return min(self.level(self.sums(charge)), exact)
@@ -271,14 +270,14 @@ class Filter:
         # Not `needs > cap`: a cost of NaN must be refused.
         return needs <= self.epsilon * (1 + _CAP_TOLERANCE)
 
-    def require(self, before: Callable[[], Sums], charge: Sequence[Entry], allowance: str = "") -> None:
-        """Raise `BudgetExceeded` unless `charge` is accepted after charges that add up to ``before()``.
+    def require(self, before: Sums, charge: Sequence[Entry], allowance: str = "") -> None:
+        """Raise `BudgetExceeded` unless `charge` is accepted after charges that add up to `before`.
 
         The cap is that of a ledger or, if one is named, of an allowance.
         """
         if math.isinf(self.epsilon):
             return
-        needs = self.needs(before(), charge)
+        needs = self.needs(before, charge)
         if self.accepts(needs):
             return
         what = repr(charge[0].label + (f" and {len(charge) - 1} more" if len(charge) > 1 else "")) if charge else "it"
@@ -335,7 +334,7 @@ class Filter:
         sampled = isinstance(event, SampledEvent) and isinstance(event.event, GaussianEvent)
         tail = _TAIL_SHARE * self.share * self.delta
         mu_squared = _mu_squared(event, times, tail, self.adjacency) if tail else math.inf
-        renyi = _renyi(event, times, self.order, self.adjacency) if self._renyi_delta else math.inf
+        renyi = event.renyi(times, self.order, self.adjacency) if self._renyi_delta else math.inf
         return Sums(gaussian=mu_squared, renyi=renyi, sampled=int(sampled))
 
 
@@ -375,7 +374,7 @@ def _renyi_cap(epsilon: float, delta: float, order: float) -> float:
 
 def _mu_squared(event: Event, times: int, tail: float, adjacency: Adjacency) -> float:
     """Return mu² of a Gaussian release that is at least as informative as `times` releases of `event`."""
-    mu = dominating_mu(event)
+    mu = event.dominating_mu()
     # Not mu ** 2, which raises an error where mu * mu is infinite.
     whole = times * mu * mu
     if isinstance(event, SampledEvent) and isinstance(event.event, GaussianEvent):
@@ -390,19 +389,19 @@ def _sampled_mu(event: SampledEvent, times: int, tail: float, adjacency: Adjacen
     The profile delta(x) of the run must be at most tail + (1 - tail) · (that of mu-Gaussian noise) at every x >= 0, for
     both orders of the neighbours; for x < 0 the same then follows.
     """
-    counted: dict[Event, int] = {event: times}
-    quick = oracles.rdp_supports(counted, adjacency)
-    bound = quick_epsilon(counted, tail, adjacency) if quick else cost_of(counted, tail, adjacency=adjacency)
+    counted: Tally = {event: times}
+    quick = rdp_supports(counted, adjacency)
+    bound = quick_epsilon(counted, tail, adjacency) if quick else composed_epsilon(counted, tail, adjacency)
     if not bound <= _LARGEST_PROFILE_EPSILON:
         return math.inf
-    distribution = oracles.pld(counted, adjacency, grid=oracles.grid_for(bound))
-    rounding = oracles.rounding(counted)
-    bound = float(distribution.get_epsilon_for_delta(tail - rounding)) if tail > rounding else math.inf
+    distribution = pld(counted, adjacency, grid=grid_for(bound))
+    excess = rounding(counted)
+    bound = float(distribution.get_epsilon_for_delta(tail - excess)) if tail > excess else math.inf
     if not math.isfinite(bound):
         # The distribution is not precise to a probability of `tail`.
         return math.inf
     points = np.linspace(0.0, bound, _PROFILE_POINTS)
-    profile = np.asarray(distribution.get_delta_for_epsilon(points)) + rounding
+    profile = np.asarray(distribution.get_delta_for_epsilon(points)) + excess
     # Both profiles decrease, so comparing one at the left end of a cell with the other at the right end covers all x in
     # between. Beyond the last point the profile is at most `tail`.
     needed = (profile[:-1] - tail) / (1 - tail)
@@ -428,47 +427,3 @@ def _gaussian_profile(mu: float, x: NDArray[np.float64]) -> NDArray[np.float64]:
 
     upper, lower = log_ndtr(mu / 2 - x / mu), log_ndtr(-mu / 2 - x / mu)
     return np.asarray(-np.exp(upper) * np.expm1(np.minimum(0.0, x + lower - upper)))
-
-
-def _renyi(event: Event, times: int, order: int, adjacency: Adjacency) -> float:
-    """Return the Rényi divergence of `order` of `times` releases of `event`."""
-    match event:
-        case GaussianEvent(noise_multiplier=s):
-            return times * order / 2 * (1 / s) * (1 / s)
-        case PureEvent(epsilon=e):
-            return times * _pure_renyi(e, order)
-        case LaplaceEvent(noise_multiplier=s):
-            return times * _laplace_renyi(1 / s, order)
-        case BoundedRangeEvent(epsilon=e):
-            return times * min(order / 8 * e * e, _pure_renyi(e, order))
-        case ConcentratedEvent(rho=rho):
-            return times * order * rho
-        case SampledEvent(event=LaplaceEvent()):
-            return times * _pure_renyi(pure_epsilon({event: 1}), order)
-        case SampledEvent(event=GaussianEvent(noise_multiplier=s)):
-            # By joint quasi-convexity a Poisson sample never has a larger divergence than all rows.
-            whole = times * order / 2 * (1 / s) * (1 / s)
-            if order > _LARGEST_SAMPLED_ORDER or not oracles.rdp_supports({event: times}, adjacency):
-                return whole
-            return min(whole, oracles.renyi_divergence(event, times, order))
-    return math.inf
-
-
-# Rounding error of the two closed forms below, whose terms are near 1 for small epsilon.
-_RENYI_ROUNDING = 1e-15
-
-
-def _pure_renyi(epsilon: float, order: int) -> float:
-    """Return the divergence of randomized response with two answers, the largest of all pure releases."""
-    shift, one_more = (order - 1) * epsilon, float(np.logaddexp(0.0, epsilon))
-    exact = float(np.logaddexp(epsilon - one_more + shift, -one_more - shift)) / (order - 1)
-    # Bun and Steinke, "Concentrated Differential Privacy", 2016: a pure release has epsilon²/2-zCDP.
-    return min(exact + _RENYI_ROUNDING, order / 2 * epsilon * epsilon, epsilon)
-
-
-def _laplace_renyi(epsilon: float, order: int) -> float:
-    """Return the divergence of Laplace noise of scale 1 / `epsilon` (Mironov, "Rényi Differential Privacy", 2017)."""
-    upper = math.log(order / (2 * order - 1)) + (order - 1) * epsilon
-    lower = math.log((order - 1) / (2 * order - 1)) - order * epsilon
-    exact = float(np.logaddexp(upper, lower)) / (order - 1)
-    return min(exact + _RENYI_ROUNDING, order / 2 * epsilon * epsilon, epsilon)

@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from dpadapt import checks, notebook
 from dpadapt.accounting.chain import Past, Terms
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.accounting.filter import Filter, Sums
 from dpadapt.accounting.places import ServerPlace, ledger_of, store_at
-from dpadapt.accounting.receipt import Entry, Receipt
-from dpadapt.accounting.store import AllowanceStore, Check, ChildStore, DurableStore, MemoryStore, Store
+from dpadapt.accounting.receipt import Receipt
+from dpadapt.accounting.store import AllowanceStore, ChildStore, DurableStore, MemoryStore, Store
 from dpadapt.errors import LedgerError, PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Event, Mechanism, Plan, Sampled, as_plan
+from dpadapt.mechanisms.events import Entry, Event
+from dpadapt.mechanisms.mechanism import Mechanism, Plan, Sampled, as_plan
 from dpadapt.mechanisms.randomness import NormalsAhead, Random, random_source
 from dpadapt.rows import UNITS, Shares, Unit
 
@@ -686,16 +687,13 @@ class Ledger:
         )
 
     def _charge(self, entries: Sequence[Entry], *, mark: str = "") -> None:
-        self._store.append(tuple(entries), self._check(entries), mark=mark)
+        self._store.append(tuple(entries), mark=mark)
 
     def _readmit(self, entry: Entry, mark: str) -> int:
-        return self._store.readmit(entry, mark, self._check([entry]))
+        return self._store.readmit(entry, mark)
 
     def _reserve(self, mark: str, steps: int) -> None:
         self._store.reserve(mark, steps)
-
-    def _check(self, charge: Sequence[Entry]) -> Check:
-        return lambda before: self._filter.require(before, charge)
 
     def __repr__(self) -> str:
         """Return a text with the cap and what is spent."""

@@ -6,55 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpadapt import checks, notebook
-from dpadapt.accounting import oracles
-from dpadapt.accounting.cost import add_entries
-from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.cost import add_entries, composed_epsilon, grid_for, pld, pld_supports, rdp, rdp_supports
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, NonPrivateEvent, from_dict
+from dpadapt.mechanisms.events import Entry, Event, NonPrivateEvent, entry_from_dict
 from dpadapt.rows import UNITS, Unit
 
 SEED_WARNING = "the noise came from a seed: this fit has no privacy guarantee"
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One charge in a ledger: the event, how often it was charged, and what it was for.
-
-    Parameters
-    ----------
-    label : str
-        What the release was for.
-    event : Event
-        What one release costs.
-    times : int
-        Number of releases that were charged.
-    seeded : bool
-        Whether the noise came from a seed; then there is no guarantee.
-    """
-
-    label: str
-    event: Event
-    times: int = 1
-    seeded: bool = False
-
-    def __post_init__(self) -> None:
-        """Keep a Python int: sums of NumPy's small integers wrap."""
-        object.__setattr__(self, "times", int(self.times))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready description; `entry_from_dict` reads it back."""
-        return {"label": self.label, "event": self.event.to_dict(), "times": self.times, "seeded": self.seeded}
-
-    def __str__(self) -> str:
-        """Return e.g. ``gradient: Gaussian(noise_multiplier=2) x 100``."""
-        times = f" x {self.times}" if self.times != 1 else ""
-        return f"{self.label}: {self.event}{times}{' (seeded)' if self.seeded else ''}"
-
-
-def entry_from_dict(fields: dict[str, Any]) -> Entry:
-    """Return the entry that `Entry.to_dict` described."""
-    return Entry(str(fields["label"]), from_dict(fields["event"]), int(fields["times"]), bool(fields["seeded"]))
 
 
 @dataclass(frozen=True)
@@ -158,16 +116,16 @@ class Receipt:
         return verification
 
     def _recomputed(self, counted: dict[Event, int]) -> Verification:
-        if self.delta > 0 and oracles.pld_supports(counted, self.adjacency, pessimistic=False):
-            grid = oracles.grid_for(self.epsilon)
-            optimistic = oracles.pld(counted, self.adjacency, grid=grid, pessimistic=False)
+        if self.delta > 0 and pld_supports(counted, self.adjacency, pessimistic=False):
+            grid = grid_for(self.epsilon)
+            optimistic = pld(counted, self.adjacency, grid=grid, pessimistic=False)
             lower, upper = float(optimistic.get_epsilon_for_delta(self.delta)), math.inf
             names = ["optimistic privacy-loss distribution"]
         else:
-            lower = upper = cost_of(counted, self.delta, adjacency=self.adjacency)
+            lower = upper = composed_epsilon(counted, self.delta, self.adjacency)
             names = ["recomputed"]
-        if self.delta > 0 and oracles.rdp_supports(counted, self.adjacency):
-            upper = float(oracles.rdp(counted).get_epsilon(self.delta))
+        if self.delta > 0 and rdp_supports(counted, self.adjacency):
+            upper = float(rdp(counted, self.adjacency).get_epsilon(self.delta))
             names.append("Rényi composition")
         return Verification(self.epsilon, lower, upper, " and ".join(names))
 

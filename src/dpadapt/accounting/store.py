@@ -29,6 +29,7 @@ No file is kept open after its transaction, so that a fork shares neither a lock
 """
 
 import errno
+import math
 import os
 import re
 import stat
@@ -47,12 +48,9 @@ from typing import IO, Any, Protocol, cast
 from dpadapt.accounting import chain
 from dpadapt.accounting.chain import FORMAT, Allowance, Charge, Past, Record, State, Terms, link
 from dpadapt.accounting.filter import Filter, Sums
-from dpadapt.accounting.receipt import Entry
 from dpadapt.disk import network_file_system, sync, sync_folder, try_lock, unlock
 from dpadapt.errors import LedgerError, PrivacyError
-
-# Takes a function, because adding up takes time that a ledger without a cap, or with one charge, can do without.
-Check = Callable[[Callable[[], Sums]], None]
+from dpadapt.mechanisms.events import Entry
 
 # Number of records, number of bytes, hash of the last record, hash of these three.
 _COMMIT_LINE = re.compile(r"(\d{16}) (\d{16}) ([0-9a-f]{64}) ([0-9a-f]{64})\n", re.ASCII)
@@ -78,13 +76,13 @@ class Store(ABC):
     """Entries that are only ever added to."""
 
     @abstractmethod
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
-        """Call `check` with a function that adds up all earlier charges; if it returns, append the charge.
+    def append(self, charge: Charge, *, mark: str = "") -> None:
+        """Append the charge if the filter lets it through after all earlier charges; else raise `BudgetExceeded`.
 
         With a `mark`, the last entry of the charge is a run that may be resumed.
         """
 
-    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+    def readmit(self, entry: Entry, mark: str) -> int:
         """Return how many releases the run with this mark may have made; refuse it if `entry` was not its charge."""
         raise PrivacyError(_NOT_DURABLE)
 
@@ -115,14 +113,19 @@ class MemoryStore(Store):
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+    def append(self, charge: Charge, *, mark: str = "") -> None:
         """Check and append under a lock."""
         self._require_same_process()
         if mark:
             raise PrivacyError(_NOT_DURABLE)
         with self._lock:
-            check(self.sums)
+            self._check(charge)
             self._charges.append(charge)
+
+    def _check(self, charge: Charge) -> None:
+        # Adding up takes time that a ledger without a cap can do without.
+        if math.isfinite(self._filter.epsilon):
+            self._filter.require(self.sums(), charge)
 
     def charges(self) -> list[Charge]:
         """Return a copy of the charges."""
@@ -162,22 +165,22 @@ class ChildStore(MemoryStore):
         self._parent = parent
         self._scope = scope
 
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+    def append(self, charge: Charge, *, mark: str = "") -> None:
         """Check the child's cap, then charge the parent, and only then add the charge."""
         # Claim: a charge counts in every ledger above before it counts here. If a cap refuses it, no ledger has it.
         self._require_same_process()
         with self._lock:
-            check(self.sums)
+            self._check(charge)
             self._parent._charge([self._scoped(entry) for entry in charge], mark=mark)
-            super().append(charge, _already_checked)
+            self._charges.append(charge)
 
-    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+    def readmit(self, entry: Entry, mark: str) -> int:
         """Check the child's cap, let the parent find the run, and only then add the entry."""
         self._require_same_process()
         with self._lock:
-            check(self.sums)
+            self._check((entry,))
             used = self._parent._readmit(self._scoped(entry), mark)
-            super().append((entry,), _already_checked)
+            self._charges.append((entry,))
             return used
 
     def reserve(self, mark: str, steps: int) -> None:
@@ -225,13 +228,13 @@ class DurableStore(Store):
     def last_sums(self) -> Sums:
         """What all records added up to when this process last looked: nothing is read."""
 
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
+    def append(self, charge: Charge, *, mark: str = "") -> None:
         """Check and append while the ledger is locked."""
         # Before the lock: the costs of a sampled run take time, for which other processes would wait. They are kept.
         self._filter.sums(charge, self.last_sums)
         self._append(
             lambda state: chain.charged(charge, self._filter.sums(charge, state.sums)),
-            lambda state: check(lambda: state.sums),
+            lambda state: self._filter.require(state.sums, charge),
             mark,
         )
 
@@ -252,8 +255,8 @@ class DurableStore(Store):
             # `Filter.needs` holds twice: all releases have the cap's epsilon and delta, and those under the name have
             # the allowance's, if they were chosen by themselves alone.
             allowance = state.allowances[name]
-            self._filter.require(lambda: state.sums, charge)
-            allowance.filter.require(lambda: allowance.sums, charge, name)
+            self._filter.require(state.sums, charge)
+            allowance.filter.require(allowance.sums, charge, name)
 
         self._append(content, check, mark)
 
@@ -296,7 +299,7 @@ class DurableStore(Store):
             )
         return known[name]
 
-    def readmit(self, entry: Entry, mark: str, check: Check, *, allowance: str = "") -> int:
+    def readmit(self, entry: Entry, mark: str, *, allowance: str = "") -> int:
         """Look the run up in the chain."""
         state = self._transact(lambda _: [])
         charged, used, under = state.runs.get(mark, (None, 0, ""))
@@ -376,13 +379,13 @@ class AllowanceStore(Store):
         self.allowance = allowance
         self.filter = ledger.allowance(allowance).filter
 
-    def append(self, charge: Charge, check: Check, *, mark: str = "") -> None:
-        """Let the ledger check its cap and the allowance's present limit, not that which `check` knows, and append."""
+    def append(self, charge: Charge, *, mark: str = "") -> None:
+        """Let the ledger check its cap and the allowance's present limit, and append."""
         self.ledger.append_under(self.allowance, charge, mark=mark)
 
-    def readmit(self, entry: Entry, mark: str, check: Check) -> int:
+    def readmit(self, entry: Entry, mark: str) -> int:
         """Let the ledger find a run that was charged under this allowance; its charge counts already."""
-        return self.ledger.readmit(entry, mark, check, allowance=self.allowance)
+        return self.ledger.readmit(entry, mark, allowance=self.allowance)
 
     def reserve(self, mark: str, steps: int) -> None:
         """Let the ledger record the releases."""
@@ -813,7 +816,3 @@ def _require_local(path: Path) -> None:
             f"machines, on a PostgreSQL server: Ledger.open('postgresql://user@host/database', dataset=...). "
             f"{NOTHING_HAPPENED}"
         )
-
-
-def _already_checked(_: Any) -> None:
-    """Accept the entries: they were checked before."""

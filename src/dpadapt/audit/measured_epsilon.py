@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 
 BOUND_METHODS = ("any", "gaussian", "shift")
 # Fewest runs on each data set: with fewer, a third of them could not choose a threshold.

@@ -14,7 +14,8 @@ from dpadapt.audit.replay import Fit, Release, Tape, fit_of, record, replay
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import RandomizedResponse
-from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled, SampledEvent
+from dpadapt.mechanisms.events import SampledEvent
+from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.papers.reweigh.parity import RandomParity
 from dpadapt.rows import Unit

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.accounting.receipt import Entry
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Event, Mechanism
+from dpadapt.mechanisms.events import Entry, Event
+from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.papers.reweigh.parity import RandomParity
 from dpadapt.rows import Unit

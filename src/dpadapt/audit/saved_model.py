@@ -20,7 +20,7 @@ from dpadapt.accounting.receipt import Receipt
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.persons import IDS_ASSUMPTION
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import NonPrivateEvent
+from dpadapt.mechanisms.events import NonPrivateEvent
 from dpadapt.persist import load
 from dpadapt.tables import TableModel
 

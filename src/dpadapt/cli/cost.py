@@ -13,7 +13,7 @@ from dpadapt.cli.screen import print_json, say, time_limit, working
 from dpadapt.errors import made_here
 
 if TYPE_CHECKING:
-    from dpadapt.mechanisms.mechanism import Event
+    from dpadapt.mechanisms.events import Event
 
 
 _COST = teach(
@@ -78,7 +78,7 @@ def _cost(
     """Compose and print."""
     from dpadapt.accounting.cost import epsilon
     from dpadapt.mechanisms.adjacency import Adjacency
-    from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent, PureEvent
+    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, PureEvent
 
     counted: dict[Event, int] = {}
     for option, values in (("gaussian", gaussian), ("laplace", laplace), ("pure", pure)):
@@ -177,7 +177,7 @@ def _parse(text: str, option: str, steps: int, rate: float | None) -> tuple[floa
 
 
 def _sampled(event: "Event", share: float | None) -> "Event":
-    from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent, SampledEvent
+    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, SampledEvent
 
     if share is None or share == 1.0 or not isinstance(event, GaussianEvent | LaplaceEvent):
         return event

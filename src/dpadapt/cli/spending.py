@@ -15,7 +15,7 @@ from dpadapt.cli.screen import Incomplete, at_a_terminal, reason
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.places import Place
-    from dpadapt.mechanisms.mechanism import Event
+    from dpadapt.mechanisms.events import Event
     from dpadapt.rows import Unit
 
 
@@ -280,8 +280,8 @@ def charge_in_words(plan: LedgerPlan, ledger: "Ledger") -> str:
 
 def cost_of_budget(epsilon: float, delta: float, *, pure: bool) -> "Event":
     """Return a release that costs the whole budget: with Laplace noise if `pure`, else with Gaussian noise."""
-    from dpadapt.accounting.closed_forms import gaussian_mu
-    from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+    from dpadapt.accounting.cost import gaussian_mu
+    from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent
 
     try:
         return LaplaceEvent(1 / epsilon) if pure else GaussianEvent(1 / gaussian_mu(epsilon, delta))

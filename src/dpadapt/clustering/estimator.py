@@ -34,7 +34,7 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, coarser_histogram, histogram_of_blocks
 from dpadapt.mechanisms.bounded_neighbours import local_neighbour_distance_sum
-from dpadapt.mechanisms.noise import Laplace
+from dpadapt.mechanisms.mechanism import Laplace
 from dpadapt.rows import Shares, Unit
 
 Array = NDArray[Any]

@@ -20,15 +20,15 @@ from scipy.sparse import csr_array, eye_array, kron, vstack
 from scipy.spatial.distance import cdist
 from scipy.special import gammaln, pdtr
 
-from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.clustering.solver import Centres, each_k_medoids, greedy, nearest
 from dpadapt.data import Public, Remembered
 from dpadapt.learning.base import split_noise
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import histogram
-from dpadapt.mechanisms.mechanism import ConcentratedEvent, Mechanism
-from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from dpadapt.mechanisms.events import ConcentratedEvent
+from dpadapt.mechanisms.mechanism import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
 
 Array = NDArray[Any]
 Law = Literal["laplace", "gaussian"]

@@ -12,8 +12,7 @@ from dpadapt.hybrid.agents import Agents, bit_scale
 from dpadapt.hybrid.curator_releases import DESCENT_STEPS, TILT_RELEASES
 from dpadapt.hybrid.mapped_questions import PublicMap
 from dpadapt.learning.base import Budget
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 
 MODES = ("auto", "hybrid", "local", "curator")
 

@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.data import Public

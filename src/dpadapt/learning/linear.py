@@ -24,8 +24,7 @@ from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrun
 from dpadapt.learning.scaling import Geometry, declared_geometry, label_spread, public_geometry, quantile_between
 from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part, Rows, row_products
 
 _SOLVERS = ("auto", "descent", "statistics")

@@ -17,8 +17,7 @@ from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry
 from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.learning.shrinkage import james_stein
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part, Rows
 
 # Number of gradient steps; four times as many without public data. The noise does not depend on it; more steps cost

@@ -17,7 +17,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.scaling import Geometry
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_sum, histogram
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.rows import Blocks, Part
 
 # The constants below were chosen by the error of PrivateLinearRegression (both solvers, epsilon 1, delta 1e-6,

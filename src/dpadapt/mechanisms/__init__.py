@@ -12,8 +12,7 @@ from dpadapt.mechanisms.bounded import (
     votes,
 )
 from dpadapt.mechanisms.choices import ExponentialMechanism, PermuteAndFlip, RandomizedResponse
-from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate
-from dpadapt.mechanisms.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+from dpadapt.mechanisms.mechanism import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism, NonPrivate
 
 __all__ = [
     "Adjacency",

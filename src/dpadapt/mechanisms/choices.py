@@ -11,7 +11,8 @@ from dpadapt import checks
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
-from dpadapt.mechanisms.mechanism import BoundedRangeEvent, Event, Mechanism, PureEvent
+from dpadapt.mechanisms.events import BoundedRangeEvent, Event, PureEvent
+from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.randomness import Random
 
 
@@ -31,8 +32,7 @@ class RandomizedResponse(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        # Checked, and a number of Python's own: NumPy's small types overflow or underflow in products.
-        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
+        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
     def event(self) -> Event:
         """Return what one answer costs."""
@@ -67,8 +67,7 @@ class _Selection(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        # Checked, and a number of Python's own: NumPy's small types overflow or underflow in products.
-        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
+        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the noise scale of each score."""

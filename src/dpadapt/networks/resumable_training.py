@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from dpadapt.accounting.calibrate import calibrate
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.disk import write_atomically
-from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
 from dpadapt.networks.private_training import Recipe, State, progress, train_privately
 from dpadapt.networks.public_training import Pair
 from dpadapt.networks.row_gradients import Engine

@@ -10,7 +10,8 @@ from dpadapt.accounting.chain import Past
 from dpadapt.accounting.cost import add_entries
 from dpadapt.accounting.cost import epsilon as cost_of
 from dpadapt.accounting.ledger import Ledger
-from dpadapt.accounting.receipt import SEED_WARNING, Entry
+from dpadapt.accounting.receipt import SEED_WARNING
+from dpadapt.mechanisms.events import Entry
 from dpadapt.report import page
 from dpadapt.report.charts import spending_chart
 

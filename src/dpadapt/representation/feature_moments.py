@@ -23,8 +23,7 @@ from dpadapt.data import Public, Remembered
 from dpadapt.learning.base import Budget, split_noise
 from dpadapt.learning.scaling import WHITENING_FLOOR, Scaling
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram, histogram
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part, Rows
 from dpadapt.transfer.classification_plan import Coordinates, Prepared, centre_and_units, sample_rows, step_charges
 

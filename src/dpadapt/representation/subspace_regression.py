@@ -22,8 +22,7 @@ from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.shrinkage import water_fill
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.representation.subspace import (
     SUBSPACE_METHODS,
     TaskPrior,

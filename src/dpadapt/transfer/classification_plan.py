@@ -17,8 +17,7 @@ from dpadapt.learning.losses import clipped_curvature, softmax
 from dpadapt.learning.public_models import SCORE_VARIANCES, public_softmax, whitening
 from dpadapt.learning.scaling import centre_and_scale
 from dpadapt.learning.shrinkage import water_fill
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import row_products
 from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base, mixed_units
 

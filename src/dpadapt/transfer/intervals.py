@@ -21,8 +21,7 @@ from dpadapt.errors import CalibrationWarning
 from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, square_root_histogram
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.mechanisms.prefix_sums import cumulative
 from dpadapt.rows import Blocks, Part
 from dpadapt.transfer.base import LONGEST_CELL

@@ -15,7 +15,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import log_loss
 
 from dpadapt import checks, notebook
-from dpadapt.accounting.closed_forms import gaussian_epsilon, gaussian_mu
+from dpadapt.accounting.cost import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.inputs.gate import declared_public, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.learning.base import Budget

@@ -18,7 +18,7 @@ from dpadapt.accounting.ledger import Run
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_outer_sum, clipped_sum, votes
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.rows import Block, Blocks, Part, Rows, Shares, joined_shares
 from dpadapt.transfer.base import Base, combined
 from dpadapt.transfer.gate import Gain, Kept, keep, keep_few, unseen_factors

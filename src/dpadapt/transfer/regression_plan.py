@@ -20,8 +20,7 @@ from dpadapt.learning.descent import constant, tail_noise
 from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.scaling import WHITENING_FLOOR, centre_and_scale, quantile_between
 from dpadapt.learning.shrinkage import shrunk_spectrum, water_fill
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.transfer.base import (
     SHORTENED_RIDGES,
     PublicBase,

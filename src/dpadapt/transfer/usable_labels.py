@@ -14,8 +14,7 @@ from scipy.special import ndtri
 from dpadapt.accounting.ledger import Run
 from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.bounded import Bounded, added, votes
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part
 from dpadapt.transfer.base import LONGEST_CELL
 

@@ -7,9 +7,9 @@ import pytest
 
 from dpadapt import Adjacency, PrivacyError, audit
 from dpadapt.accounting import epsilon as cost_of
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_mu
+from dpadapt.accounting.cost import gaussian_delta, gaussian_mu
 from dpadapt.mechanisms import Gaussian, clipped_sum
-from dpadapt.mechanisms.mechanism import GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent
 from dpadapt.papers.adaptation.noise import (
     exact_spending,
     largest_valid_claim,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Ledger, Public
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.papers.mirror.mean import PDADPMDMean, public_shape
 
 

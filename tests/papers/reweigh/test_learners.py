@@ -10,8 +10,7 @@ from dpadapt import Adjacency, Ledger
 from dpadapt.accounting import epsilon as cost
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.losses import LogisticLoss
-from dpadapt.mechanisms.mechanism import Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Sampled
 from dpadapt.mechanisms.randomness import SeededRandom
 from dpadapt.papers.reweigh.learners import (
     DescentLearner,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpadapt import Public
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.clustering.solver import nearest
 from dpadapt.papers.source_target.proxies import NAS, NNA, advanced_composition, coreset
 

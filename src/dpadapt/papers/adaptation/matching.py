@@ -19,7 +19,7 @@ from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.learning.linear import joint_length
 from dpadapt.learning.scaling import Geometry, Scaling, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
 from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,

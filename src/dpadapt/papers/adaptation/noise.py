@@ -26,11 +26,11 @@ from functools import lru_cache
 from typing import Annotated
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.cost import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpadapt.errors import PrivacyError
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, LaplaceEvent
+from dpadapt.mechanisms.events import Event, GaussianEvent, LaplaceEvent
 
 AdaptationNoise = Annotated[str, checks.choice("exact", "paper")]
 # The part of epsilon that the paper gives to the discrepancy.

@@ -16,8 +16,7 @@ from dpadapt.data import Public
 from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
 from dpadapt.papers.adaptation.bounded_losses import (
     LimitedRows,
     Moments,

@@ -20,8 +20,7 @@ from dpadapt.errors import PrivacyError
 from dpadapt.learning.base import Budget, PrivateEstimator, RegressionInput
 from dpadapt.learning.scaling import Geometry, centre_and_scale
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import NonPrivate, Plan, Repeated
-from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.mechanisms.mechanism import Gaussian, Laplace, NonPrivate, Plan, Repeated
 from dpadapt.papers.adaptation.bounded_losses import LimitedRows, limited_rows
 from dpadapt.papers.adaptation.noise import PaperClaim, exact_spending, paper_multiplier, require_valid_claim
 

@@ -22,7 +22,7 @@ from dpadapt.learning.linear import joint_length, ridge_by_noise
 from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
 from dpadapt.rows import row_products

@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from dpadapt import checks
 from dpadapt.accounting.calibrate import calibrate
-from dpadapt.accounting.closed_forms import gaussian_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
 from dpadapt.learning.base import Budget, PrivateEstimator, bounds_assumption
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import Loss, SquaredLoss, log_loss
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.papers.mirror.maps import Ball, EuclideanMap, MirrorMap
 from dpadapt.papers.mirror.public_fit import (
     Coordinates,

@@ -19,8 +19,7 @@ from dpadapt.data import Public
 from dpadapt.learning.base import Budget, LinearClassifier
 from dpadapt.learning.descent import constant, private_descent
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.mechanism import Plan, Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
 from dpadapt.papers.mirror.base import Descended, DescentEstimator, Problem
 from dpadapt.papers.mirror.maps import QuadraticMap
 from dpadapt.papers.mirror.public_fit import (

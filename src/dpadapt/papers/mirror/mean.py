@@ -15,8 +15,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.bounded import clipped_sum
-from dpadapt.mechanisms.mechanism import Repeated
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.papers.mirror.base import MirrorNoise, noise_multiplier, paper_note
 
 Vector = NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
 from dpadapt.accounting.cost import epsilon as cost_of
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.accounting.ledger import Run
 from dpadapt.errors import PrivacyError
 from dpadapt.hybrid.questions import (
@@ -33,8 +33,17 @@ from dpadapt.learning.row_by_row import on_private_rows, require_row_by_row, sil
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
 from dpadapt.mechanisms.choices import ExponentialMechanism
-from dpadapt.mechanisms.mechanism import Event, GaussianEvent, Mechanism, NonPrivate, Plan, Repeated, Sampled, as_plan
-from dpadapt.mechanisms.noise import DiscreteLaplace, Gaussian
+from dpadapt.mechanisms.events import Event, GaussianEvent
+from dpadapt.mechanisms.mechanism import (
+    DiscreteLaplace,
+    Gaussian,
+    Mechanism,
+    NonPrivate,
+    Plan,
+    Repeated,
+    Sampled,
+    as_plan,
+)
 from dpadapt.rows import Rows
 
 Plans = Sequence[tuple[Plan | Mechanism, str]]

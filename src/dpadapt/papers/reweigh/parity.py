@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, Norm
-from dpadapt.mechanisms.mechanism import Event, Mechanism, PureEvent
+from dpadapt.mechanisms.events import Event, PureEvent
+from dpadapt.mechanisms.mechanism import Mechanism
 from dpadapt.mechanisms.randomness import Random
 
 Words = NDArray[np.uint64]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.bounded_neighbours import cell_sums

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from dpadapt import checks
-from dpadapt.accounting.closed_forms import gaussian_mu
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.clustering.estimator import assumed_public
 from dpadapt.clustering.solver import capped_k_medoids, nearest
@@ -23,8 +23,7 @@ from dpadapt.data import Public
 from dpadapt.inputs.gate import sources_and_targets
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms.bounded_neighbours import cell_sums, each_neighbour_sum, neighbour_sums
-from dpadapt.mechanisms.mechanism import Mechanism, NonPrivate, Repeated
-from dpadapt.mechanisms.noise import Gaussian, Laplace
+from dpadapt.mechanisms.mechanism import Gaussian, Laplace, Mechanism, NonPrivate, Repeated
 
 Array = NDArray[np.float64]
 

@@ -25,8 +25,7 @@ from dpadapt.learning.losses import SoftmaxLoss
 from dpadapt.learning.scaling import WHITENING_FLOOR
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import clipped_gram, clipped_outer_sum
-from dpadapt.mechanisms.mechanism import Mechanism, Plan, Repeated, Sampled
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.mechanism import Gaussian, Mechanism, Plan, Repeated, Sampled
 from dpadapt.rows import Block, Blocks, Part, Rows, row_products
 
 ROWS = ("unit", "whitened")

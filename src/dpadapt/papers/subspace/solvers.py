@@ -25,8 +25,8 @@ from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, histogram
-from dpadapt.mechanisms.mechanism import GaussianEvent, Plan, Repeated, Sampled, SampledEvent
-from dpadapt.mechanisms.noise import Gaussian
+from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
+from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
 from dpadapt.representation.subspace import SUBSPACE_METHODS, PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.rows import Blocks, Part, Rows, products_by_row, row_products, rows_by_block
 
