@@ -487,29 +487,28 @@ def rehearse(
         base.set_params(classes=np.unique(y))
     errors, alone, fewer = np.empty((repeats, len(epsilons))), np.empty(repeats), False
     for i in range(repeats):
-        rest, other = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
-        held, pool = other[: len(other) // 3], other[len(other) // 3 :]
-        fewer |= len(pool) < n_private
-        private = random.choice(pool, min(n_private, len(pool)), replace=False)
-        tasks_of_rest = None if tasks is None else tasks[rest]
-        declared = Public(X[rest], y[rest], tasks=tasks_of_rest, unseen=True if public.unseen is not None else None)
+        private, held, declared, too_few = _roles(X, y, tasks, public.unseen, split_by, n_private, random)
+        fewer |= too_few
         # With fewer rows the noise in a mean would be larger; a larger budget makes up for it.
         factor = n_private / len(private)
         raised = [{"epsilon": _for_fewer_rows(epsilon, base.get_params()["delta"], factor)} for epsilon in epsilons]
         for k, budget in enumerate([PUBLIC_ONLY_BUDGET, *raised]):
             model = clone(base).set_params(random_state=int(noise.integers(2**31)), **budget)
             model.fit(X[private], y[private], public=declared if use_public else None)
-            error = _error(model, X[held], y[held], classifier)
-            if k == 0:
-                alone[i] = error
-            else:
-                errors[i, k - 1] = error
+            (alone if k == 0 else errors[:, k - 1])[i] = _error(model, X[held], y[held], classifier)
         if done is not None:
             done()
+    return _rehearsal("log-loss" if classifier else "mean squared error over variance", epsilons, errors, alone, fewer)
+
+
+def _rehearsal(
+    metric: str, epsilons: Sequence[float], errors: NDArray[np.float64], alone: NDArray[np.float64], fewer: bool
+) -> Rehearsal:
+    """Return a rehearsal with its table: the error at each epsilon."""
+    repeats = len(alone)
     notes = [f"Mean ± standard deviation over {repeats} split{'s' * (repeats != 1)} of the public rows. Nothing spent."]
     if fewer:
         notes.append("There were fewer public rows than private ones are planned: these errors are pessimistic.")
-    metric = "log-loss" if classifier else "mean squared error over variance"
     columns = [("public only", alone), *zip((f"epsilon = {epsilon:g}" for epsilon in epsilons), errors.T, strict=True)]
     return Rehearsal(
         title="Rehearsal on public rows",
@@ -520,8 +519,26 @@ def rehearse(
         epsilons=tuple(epsilons),
         errors=errors,
         public_only=alone,
-        fewer_rows=bool(fewer),
+        fewer_rows=fewer,
     )
+
+
+def _roles(
+    X: NDArray[np.float64],
+    y: NDArray[Any],
+    tasks: NDArray[Any] | None,
+    unseen: Any,
+    split_by: Any,
+    n_private: int,
+    random: np.random.Generator,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Public, bool]:
+    """Return which rows play private ones, which are held out, the others as public rows, and whether rows are few."""
+    rest, other = _split(len(y), split_by, random) if tasks is None else _without_one(tasks, random)
+    held, pool = other[: len(other) // 3], other[len(other) // 3 :]
+    private = random.choice(pool, min(n_private, len(pool)), replace=False)
+    tasks_of_rest = None if tasks is None else tasks[rest]
+    declared = Public(X[rest], y[rest], tasks=tasks_of_rest, unseen=True if unseen is not None else None)
+    return private, held, declared, len(pool) < n_private
 
 
 def _rows_to_rehearse_on(
