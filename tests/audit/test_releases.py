@@ -11,13 +11,7 @@ from dpadapt.audit.releases import ReleaseScores, weakened
 from dpadapt.mechanisms import ExponentialMechanism, Gaussian, Laplace, PermuteAndFlip, clipped_sum, votes
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.papers.reweigh.parity import RandomParity
-
-X = np.linspace(-1, 1, 24).reshape(12, 2)
-y = np.tile([0, 1], 6)
-D = (X, y)
-X_other, y_other = X.copy(), y.copy()
-X_other[-1], y_other[-1] = [5.0, -9.0], 2
-D_NEIGHBOUR = (X_other, y_other)
+from tests.audit.fakes import D_NEIGHBOUR, D, Fake, X, y
 
 
 def test_a_call_returns_one_output_and_many_returns_them_stacked():
@@ -47,25 +41,6 @@ def test_choices_are_drawn_one_by_one():
 def test_a_sampled_plan_returns_all_of_its_steps():
     outputs = MechanismOutputs(Sampled(Gaussian(1.0), rate=0.5, steps=3), sums, seed=0)
     assert outputs.many(np.ones((4, 2)) / 2, 7).shape == (7, 6)
-
-
-class Fake:
-    """An estimator that releases a noisy mean of clipped rows."""
-
-    adjacency = "zero-out"
-
-    def __init__(self, clip_norm=1.0):
-        self.clip_norm = clip_norm
-
-    def fit(self, X, y, *, ledger):
-        self.n_features_in_ = X.shape[1]
-        child = ledger.child(np.inf, 0.0, label="Fake")
-        self.mean_ = self.released(child, X) / len(X)
-        self.privacy_ = child.receipt()
-        return self
-
-    def released(self, ledger, X):
-        return ledger.release(Gaussian(2.0), clipped_sum(X, self.clip_norm), label="sum")
 
 
 class Sampling(Fake):
