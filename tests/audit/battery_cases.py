@@ -23,8 +23,11 @@ from dpadapt.accounting.cost import add_entries, epsilon, gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
 from dpadapt.audit.replay import fit_of, record
+from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.data import Public
 from dpadapt.hybrid.agents import SimulatedAgents, noisy_bits
+from dpadapt.hybrid.classifier import PrivateHybridClassifier
+from dpadapt.hybrid.questions import ConstantHypothesis
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.mechanisms import (
     Adjacency,
@@ -45,7 +48,13 @@ from dpadapt.mechanisms import (
 )
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.methods import PREDICTORS, Method
+from dpadapt.papers.adaptation import FeatureMapAdaptation
+from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
+from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
 from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
+from dpadapt.papers.source_target import NAS, NNA
+from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
+from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
 
 Data = tuple[Any, ...]
 
@@ -301,7 +310,14 @@ def estimator_cases(*, full: bool = False) -> list[Case]:
         # Without public rows, and with more rows, some methods use another solver.
         cases += [_predictor_case(method, n) for method in PREDICTORS for n in (40, 240) if method.beside == "public"]
         cases += [_choice_case(), *_pure_clustering_cases()]
-    return [*cases, *_paper_cases(), *_sampled_cases(), *_clustering_cases(), *_people_cases(), *_network_cases()]
+    return [
+        *cases,
+        *_paper_cases(),
+        *_sampled_cases(),
+        *_clustering_cases(),
+        _curator_case(),
+        *_network_cases(),
+    ]
 
 
 def _budget(*, pure: bool = False) -> dict[str, Any]:
@@ -312,32 +328,33 @@ def _budget(*, pure: bool = False) -> dict[str, Any]:
 
 
 def _fit_case(
-    name: str,
-    subject: type,
     make: Callable[[], Any],
-    D: Data,
-    D_neighbour: Data,
+    pair: tuple[Data, Data],
+    note: str = "",
     *,
-    beside: dict[str, Any] | None = None,
+    beside: Public | None = None,
     delta: float = _AUDITED_DELTA,
     method: str = "gaussian",
     effort: float = 1.0,
     threshold: float | None = ReleaseScores.threshold,
 ) -> Case:
     """Return the case of an estimator, attacked through all of its releases; its claim is what one fit is charged."""
+    fit_kwargs = {} if beside is None else {"public": beside}
 
     def fit(noise: float, seed: int | None) -> Callable[[Any], Any]:
         start = secrets.randbits(48) if seed is None else seed
-        return ReleaseScores(make, D, D_neighbour, fit_kwargs=beside, noise=noise, seed=start)
+        return ReleaseScores(make, *pair, fit_kwargs=fit_kwargs or None, noise=noise, seed=start)
 
     @cache
     def claim() -> float:
         adjacency = Adjacency.of(make().adjacency)
-        charged = add_entries({}, record(fit_of(make, beside or {}), D, adjacency=adjacency).entries)
+        charged = add_entries({}, record(fit_of(make, fit_kwargs), pair[0], adjacency=adjacency).entries)
         return epsilon(charged, delta, adjacency=adjacency)
 
+    made = make()
+    cls = type(made.estimator if isinstance(made, _Subject) else made)
     return Case(
-        name, subject, claim, delta, method, fit, D, D_neighbour, heavy=True, effort=effort, threshold=threshold
+        f"{cls.__name__}{note}", cls, claim, delta, method, fit, *pair, heavy=True, effort=effort, threshold=threshold
     )
 
 
@@ -371,11 +388,10 @@ def _predictor_case(method: Method, n_rows: int, *, public: bool = False) -> Cas
         wanted |= _CLIPPED_STEPS
     params = {**{name: value for name, value in wanted.items() if name in known}, **_budget()}
     return _fit_case(
-        f"{type(method.estimator()).__name__}, {n_rows} rows{', with public rows' if public else ''}",
-        type(method.estimator()),
         lambda: method.estimator(**params),
-        *_rows(method.task, n_rows),
-        beside={"public": _public_rows(method.task)} if public else None,
+        _rows(method.task, n_rows),
+        f", {n_rows} rows{', with public rows' if public else ''}",
+        beside=_public_rows(method.task) if public else None,
         # Without clipping, a row does not quite reach the bound.
         effort=1.5 if "radius" in known and "clip_norm" not in known else 1.0,
     )
@@ -383,201 +399,89 @@ def _predictor_case(method: Method, n_rows: int, *, public: bool = False) -> Cas
 
 def _paper_cases() -> list[Case]:
     """Return cases of published algorithms that are not in the table of methods."""
-    from dpadapt.papers.adaptation import FeatureMapAdaptation
-    from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
-    from dpadapt.papers.reweigh import SubsampleTestReweigh
-    from dpadapt.papers.subspace import DescentProbe, LeastSquaresProbe, ProjectedDPSGD
-
-    (X, _), (X_null, _) = _rows("regression", 40)
-    far = X.copy()
+    noisy_sgd = Method("noisy-sgd", "regression", "dpadapt.papers.adaptation.NoisySGD", "no transfer")
+    regression, classes = _rows("regression", 40), _rows("classification", 40)
+    known, known_classes = _public_rows("regression"), _public_rows("classification")
+    far = regression[0][0].copy()
     far[-1] = 1e6
-    missing: dict[str, Any] = {"adjacency": "add-remove", "n_rows": 40}
     # Two classes out of ten: the indicator of a class, centred, is then nearly as long as its bound.
-    ten_classes, public = list(range(10)), {"public": _public_rows("classification")}
-    both = {"classes": [0, 1], **_budget()}
+    ten, both = {"classes": list(range(10)), **_budget()}, {"classes": [0, 1], **_budget()}
+    missing: dict[str, Any] = {"adjacency": "add-remove", "n_rows": 40}
+    without_last = _rows("classification", 40, missing=True)
+    descent = _CLIPPED_STEPS
     return [
-        _predictor_case(
-            Method("noisy-sgd", "regression", "dpadapt.papers.adaptation.NoisySGD", "no transfer"), 40, public=True
-        ),
-        _fit_case("PDADPMDMean", PDADPMDMean, lambda: PDADPMDMean(**_budget()), (far,), (X_null,)),
+        _predictor_case(noisy_sgd, 40, public=True),
+        _fit_case(lambda: PDADPMDMean(**_budget()), ((far,), (regression[1][0],))),
+        # One row is about half as long as its bound allows, so that half the noise takes many fits to detect.
         _fit_case(
-            "FeatureMapAdaptation",
-            FeatureMapAdaptation,
-            lambda: FeatureMapAdaptation(n_steps=40, radius=1.0, **_budget()),
-            *_rows("regression", 40),
-            beside={"public": _public_rows("regression")},
-            # One row is about half as long as its bound allows, so that half the noise takes many fits to detect.
-            effort=8.0,
+            lambda: FeatureMapAdaptation(n_steps=40, radius=1.0, **_budget()), regression, beside=known, effort=8.0
         ),
-        _fit_case(
-            "PrivateGradientDescentRegressor",
-            PrivateGradientDescentRegressor,
-            lambda: PrivateGradientDescentRegressor(**_CLIPPED_STEPS, **_budget()),
-            *_rows("regression", 40),
-            beside={"public": _public_rows("regression")},
-        ),
-        _fit_case(
-            "PrivateGradientDescentClassifier",
-            PrivateGradientDescentClassifier,
-            lambda: PrivateGradientDescentClassifier(**_CLIPPED_STEPS, **both),
-            *_rows("classification", 40),
-        ),
-        _fit_case(
-            "DescentProbe",
-            DescentProbe,
-            lambda: DescentProbe(**_CLIPPED_STEPS, **both, **missing),
-            *_rows("classification", 40, missing=True),
-        ),
-        _fit_case(
-            "LeastSquaresProbe",
-            LeastSquaresProbe,
-            lambda: LeastSquaresProbe(classes=ten_classes, **_budget(), **missing),
-            *_rows("classification", 40, missing=True),
-            beside=public,
-        ),
-        _fit_case(
-            "ProjectedDPSGD",
-            ProjectedDPSGD,
-            lambda: ProjectedDPSGD(n_epochs=5, **_budget()),
-            *_rows("regression", 40),
-        ),
-        _fit_case(
-            "SubsampleTestReweigh",
-            SubsampleTestReweigh,
-            lambda: SubsampleTestReweigh(**both),
-            *_rows("classification", 40),
-        ),
+        _fit_case(lambda: PrivateGradientDescentRegressor(**descent, **_budget()), regression, beside=known),
+        _fit_case(lambda: PrivateGradientDescentClassifier(**descent, **both), classes),
+        _fit_case(lambda: DescentProbe(**descent, **both, **missing), without_last),
+        _fit_case(lambda: LeastSquaresProbe(**ten, **missing), without_last, beside=known_classes),
+        _fit_case(lambda: ProjectedDPSGD(n_epochs=5, **_budget()), regression),
+        _fit_case(lambda: SubsampleTestReweigh(**both), classes),
     ]
 
 
 def _choice_case() -> Case:
     """Return the case of a learner that chooses from a list: each row votes for its class, the last makes it a tie."""
-    from dpadapt.hybrid.questions import ConstantHypothesis
-    from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
-
     choose = FiniteLearner([ConstantHypothesis(0), ConstantHypothesis(1)])
     params: dict[str, Any] = {"classes": [0, 1], "adjacency": "add-remove", "n_rows": 4, **_budget(pure=True)}
     X, y = np.zeros((4, 1)), np.array([0, 0, 1, 1])
-    return _fit_case(
-        "SubsampleTestReweigh, choice from a list",
-        SubsampleTestReweigh,
-        lambda: SubsampleTestReweigh(choose, **params),
-        (X, y),
-        (X[:-1], y[:-1]),
-        delta=0.0,
-        method="any",
-        effort=15.0,
-        threshold=None,
-    )
+    pure: dict[str, Any] = {"delta": 0.0, "method": "any", "effort": 15.0, "threshold": None}
+    pair = (X, y), (X[:-1], y[:-1])
+    return _fit_case(lambda: SubsampleTestReweigh(choose, **params), pair, ", choice from a list", **pure)
 
 
 def _sampled_cases() -> list[Case]:
     """Return cases of fits on Poisson samples: the claim is that of an attacker who does not know who was sampled."""
-    from dpadapt.papers.mirror import PrivateGradientDescentRegressor
-    from dpadapt.papers.subspace import DPAMBSSGD
-
     # At a large delta the fewest fits detect half the noise: 500 on each data set, and over 1,200 at 0.01.
     # Both make four releases at rate 1/2, so that noise is calibrated once.
-    budget: dict[str, Any] = {"epsilon": 1.0, "delta": 0.2}
+    params: dict[str, Any] = {"epsilon": 1.0, "delta": 0.2, "batch_size": 20}
     sampled: dict[str, Any] = {"delta": 0.2, "method": "any", "effort": 7.0, "threshold": None}
+    descent = {**_CLIPPED_STEPS, "n_steps": 4}
     return [
-        _fit_case(
-            "DPAMBSSGD, on Poisson samples",
-            DPAMBSSGD,
-            lambda: DPAMBSSGD(**budget, batch_size=20, adjacency="zero-out"),
-            *_rows("regression", 40),
-            **sampled,
-        ),
-        _fit_case(
-            "PrivateGradientDescentRegressor, on Poisson samples",
-            PrivateGradientDescentRegressor,
-            lambda: PrivateGradientDescentRegressor(
-                **budget, n_steps=4, batch_size=20, clip_norm=0.1, learning_rate=0.1
-            ),
-            *_rows("regression", 40),
-            **sampled,
-        ),
+        _fit_case(make, _rows("regression", 40), ", on Poisson samples", **sampled)
+        for make in (
+            lambda: DPAMBSSGD(**params, adjacency="zero-out"),
+            lambda: PrivateGradientDescentRegressor(**params, **descent),
+        )
     ]
 
 
-def _clustering_cases() -> list[Case]:
-    """Return cases of source-target clustering: one private source, or none."""
-    from dpadapt.clustering.estimator import PrivateSourceTargetClustering
-    from dpadapt.papers.source_target import NAS, NNA
-    from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
+# One private source, or none. One of two targets moves as far as it can where the source is at an end.
+_IN_THE_MIDDLE, _AT_AN_END = (((np.array([[place]]),), (np.empty((0, 1)),)) for place in (0.5, 1.0))
+_LINE, _ENDS = Public(np.linspace(0.0, 1.0, 8)[:, None]), Public(np.array([[0.0], [1.0]]))
 
-    one, none = (np.array([[0.5]]),), (np.empty((0, 1)),)
-    line, ends = Public(np.linspace(0.0, 1.0, 8)[:, None]), Public(np.array([[0.0], [1.0]]))
-    at_end = (np.array([[1.0]]),)
+
+def _clustering_cases() -> list[Case]:
+    """Return cases of source-target clustering."""
+    pure: dict[str, Any] = {"delta": 0.0, "method": "any", "effort": 4.0}
+    budget = {"random_state": 0, **_budget()}
     return [
-        _fit_case(
-            "PrivateSourceTargetClustering",
-            PrivateSourceTargetClustering,
-            lambda: PrivateSourceTargetClustering(2, **_budget(pure=True)),
-            one,
-            none,
-            beside={"public": line},
-            delta=0.0,
-            method="any",
-            effort=4.0,
-        ),
-        _fit_case("NNA", NNA, lambda: NNA(1, **_budget()), at_end, none, beside={"public": ends}),
-        # One of two targets moves as far as it can; the sensitivity allows for both.
-        _fit_case(
-            "NAS", NAS, lambda: NAS(1, n_neighbours=1, **_budget()), at_end, none, beside={"public": ends}, effort=4.0
-        ),
-        _fit_case(
-            "PrivateKMeansSource",
-            PrivateKMeansSource,
-            lambda: _Subject(PrivateKMeansSource(1, n_proxies=2, n_steps=2, random_state=0, **_budget())),
-            at_end,
-            none,
-            beside={"public": ends},
-        ),
-        _fit_case(
-            "PrivateHistogramSource",
-            PrivateHistogramSource,
-            lambda: _Subject(PrivateHistogramSource(1, n_splits=2, random_state=0, **_budget())),
-            at_end,
-            none,
-            beside={"public": ends},
-        ),
+        _fit_case(lambda: PrivateSourceTargetClustering(2, **_budget(pure=True)), _IN_THE_MIDDLE, beside=_LINE, **pure),
+        _fit_case(lambda: NNA(1, **_budget()), _AT_AN_END, beside=_ENDS),
+        # The sensitivity allows for both targets.
+        _fit_case(lambda: NAS(1, n_neighbours=1, **_budget()), _AT_AN_END, beside=_ENDS, effort=4.0),
+        _fit_case(lambda: _Subject(PrivateKMeansSource(1, n_proxies=2, n_steps=2, **budget)), _AT_AN_END, beside=_ENDS),
+        _fit_case(lambda: _Subject(PrivateHistogramSource(1, n_splits=2, **budget)), _AT_AN_END, beside=_ENDS),
     ]
 
 
 def _pure_clustering_cases() -> list[Case]:
     """Return cases of clustering with Laplace noise; no pair makes their claims exact, so they need many fits."""
-    from dpadapt.clustering.estimator import PrivateSourceTargetClustering
-    from dpadapt.papers.source_target import NNA
-
     pure: dict[str, Any] = {"delta": 0.0, "method": "any", "effort": 18.0, "threshold": None}
-    line, ends = Public(np.linspace(0.0, 1.0, 8)[:, None]), Public(np.array([[0.0], [1.0]]))
+    certified = partial(PrivateSourceTargetClustering, 2, epsilon=1.0, certificate_share=0.8)
     return [
-        _fit_case(
-            "PrivateSourceTargetClustering, with a bound on the cost",
-            PrivateSourceTargetClustering,
-            lambda: PrivateSourceTargetClustering(2, epsilon=1.0, certificate_share=0.8),
-            (np.array([[0.5]]),),
-            (np.empty((0, 1)),),
-            beside={"public": line},
-            **pure,
-        ),
-        _fit_case(
-            "NNA, Laplace noise",
-            NNA,
-            lambda: NNA(1, epsilon=1.0),
-            (np.array([[1.0]]),),
-            (np.empty((0, 1)),),
-            beside={"public": ends},
-            **pure,
-        ),
+        _fit_case(certified, _IN_THE_MIDDLE, ", with a bound on the cost", beside=_LINE, **pure),
+        _fit_case(lambda: NNA(1, epsilon=1.0), _AT_AN_END, ", Laplace noise", beside=_ENDS, **pure),
     ]
 
 
-def _people_cases() -> list[Case]:
+def _curator_case() -> Case:
     """Return the case of a curator whose rows are weighted to look like people who were asked."""
-    from dpadapt.hybrid.classifier import PrivateHybridClassifier
-
     (X, y), neighbour = _rows("classification", 240)
     # The last row looks like the people, so that it keeps its weight when the others lose theirs.
     X[-1] = 1.0
@@ -586,16 +490,9 @@ def _people_cases() -> list[Case]:
         coins = np.random.default_rng(0).random(20_000)
         return {"agents": SimulatedAgents(np.ones((20_000, 1)), (coins < 0.7).astype(int), 1.0, random_state=0)}
 
-    return [
-        _fit_case(
-            "PrivateHybridClassifier, with people",
-            PrivateHybridClassifier,
-            lambda: _Subject(PrivateHybridClassifier(mode="hybrid", classes=[0, 1], **_budget()), people),
-            (X, y),
-            neighbour,
-            effort=1.5,
-        )
-    ]
+    params: dict[str, Any] = {"mode": "hybrid", "classes": [0, 1], **_budget()}
+    pair = (X, y), neighbour
+    return _fit_case(lambda: _Subject(PrivateHybridClassifier(**params), people), pair, ", with people", effort=1.5)
 
 
 def _network_cases() -> list[Case]:
@@ -605,14 +502,8 @@ def _network_cases() -> list[Case]:
     except ModuleNotFoundError:
         return []
     params: dict[str, Any] = {"n_steps": 5, "batch_size": 40, "clip_norm": 0.1, "classes": [0, 1], **_budget()}
-    return [
-        _fit_case(
-            "PrivateNetwork",
-            PrivateNetwork,
-            lambda: _Subject(PrivateNetwork(transfer="cold", random_state=0, **params)),
-            *_rows("classification", 40),
-        )
-    ]
+    make = lambda: _Subject(PrivateNetwork(transfer="cold", random_state=0, **params))  # noqa: E731
+    return [_fit_case(make, _rows("classification", 40))]
 
 
 class _Subject:
@@ -623,12 +514,12 @@ class _Subject:
 
     def __init__(self, estimator: Any, beside: Callable[[], dict[str, Any]] = dict) -> None:
         self.adjacency = estimator.adjacency
-        self._estimator = estimator
+        self.estimator = estimator
         self._beside = beside
 
     def fit(self, *data: Any, ledger: Ledger, **beside: Any) -> Any:
         """Fit on `data`, with people or other arguments that must be made anew for each fit."""
-        estimator = self._estimator
+        estimator = self.estimator
         estimator._ledger = lambda caller: caller.child(
             estimator.epsilon, estimator.delta, label=type(estimator).__name__
         )
