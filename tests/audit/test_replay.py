@@ -10,7 +10,7 @@ from dpadapt.audit.replay import leaked
 from dpadapt.mechanisms import Adjacency, Bounded, DiscreteLaplace, Gaussian, Laplace, clipped_sum, histogram, votes
 from dpadapt.mechanisms.events import GaussianEvent
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
-from tests.audit.fakes import D, D_NEIGHBOUR, Fake, X, y
+from tests.audit.fakes import D_NEIGHBOUR, D, Fake, X, y
 
 
 def sum_of(X, drawn, index):
