@@ -102,8 +102,8 @@ def test_a_method_refuses_the_options_that_it_does_not_know_before_anything_is_r
     def fail(*_args, **_options):
         raise AssertionError("a table was read")
 
-    monkeypatch.setattr("dpadapt.cli.inputs.table_chunks", fail)
-    monkeypatch.setattr("dpadapt.cli.inputs.read_table", fail)
+    monkeypatch.setattr("dpadapt.tables.table_chunks", fail)
+    monkeypatch.setattr("dpadapt.tables.read_table", fail)
     known = method.estimator().get_params(deep=False)
     label = {"regression": "cost", "classification": "ill", "clustering": None}[method.task]
     good = {"task": method.task, "method": method.name, "label": label}

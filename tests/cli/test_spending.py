@@ -31,7 +31,7 @@ def no_reading(monkeypatch):
     def fail(*_args, **_options):
         raise AssertionError("a private cell was read")
 
-    monkeypatch.setattr("dpadapt.cli.inputs.read_private", fail)
+    monkeypatch.setattr("dpadapt.cli.fit.read_private", fail)
 
 
 def another_public_table(run, site, *options):

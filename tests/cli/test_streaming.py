@@ -95,7 +95,7 @@ def test_rows_in_the_spill_file_give_the_same_model(run, site, rows, monkeypatch
     whole, opened = result_of(site.out), []
     place = spill.Spill._open
     monkeypatch.setattr(spill.Spill, "_open", lambda self: opened.append(place(self)) or opened[-1])
-    monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
+    monkeypatch.setattr("dpadapt.inputs.sources.memory_in_bytes", lambda *_: 0)
     monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     assert run(*site.fit(seed=7, ledger=None)).code == 0
     assert opened
@@ -199,7 +199,7 @@ def test_a_number_of_rows_that_is_private_is_not_written(run, site):
 
 def full_disk(monkeypatch, *, after):
     """Keep no row in memory, and fail at a write to a spill file that follows so many others."""
-    monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
+    monkeypatch.setattr("dpadapt.inputs.sources.memory_in_bytes", lambda *_: 0)
     monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     written, write = [0], spill.os.write
 
@@ -230,7 +230,7 @@ def test_a_disk_that_is_full_after_the_charge_is_said_to_have_spent(run, site, m
         begun.append(full_disk(monkeypatch, after=0))
         return runs
 
-    monkeypatch.setattr("dpadapt.cli.inputs.memory_in_bytes", lambda *_: 0)
+    monkeypatch.setattr("dpadapt.inputs.sources.memory_in_bytes", lambda *_: 0)
     monkeypatch.setattr("dpadapt.inputs.sources._LEAST_MEMORY", 0)
     monkeypatch.setattr(Ledger, "start_all", charged)
     arguments = site.fit(private=folder, ledger=None) if ledger == "none" else fit(site, folder, seed=None)

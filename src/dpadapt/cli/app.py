@@ -16,19 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from dpadapt import __version__
-from dpadapt.cli import (
-    audit,
-    cost,
-    demo,
-    evaluate,
-    fit,
-    ledger,
-    predict,
-    previews,
-    request,
-    schema,
-    statement,
-)
+from dpadapt.cli import cost, demo, evaluate, fit, ledger, previews, request, saved_model, schema
 from dpadapt.cli.options import teach
 from dpadapt.cli.screen import Incomplete, printable, reason, say
 
@@ -52,18 +40,9 @@ From two CSV files to a receipt and predictions (dpadapt demo shows it on real d
 )
 
 app = typer.Typer(name="dpadapt", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-# One line per command or group of commands.
-schema.mount(app)
-previews.mount(app)
-request.mount(app)
-fit.mount(app)
-predict.mount(app)
-evaluate.mount(app)
-cost.mount(app)
-ledger.mount(app)
-statement.mount(app)
-demo.mount(app)
-audit.mount(app)
+# In the order of the help.
+for module in (schema, previews, request, fit, saved_model, evaluate, cost, ledger, demo):
+    module.mount(app)
 
 
 @app.callback(help=_HELP, invoke_without_command=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dpadapt.cli.options import FitOptions, add_command, check_method_delta, chosen_method, flag_of, teach
-from dpadapt.cli.screen import Incomplete, console, reason, working
+from dpadapt.cli.screen import Incomplete, console, progress_bar, reason, working
 from dpadapt.cli.spending import Spending, charge_in_words, plan_spending
 from dpadapt.methods import METHODS, Method
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
     from dpadapt.cli.request import Request
     from dpadapt.hybrid.agents import SimulatedAgents
-    from dpadapt.tables import EncodedRows, Schema, TableModel
+    from dpadapt.tables import EncodedRows, Schema, Table, TableModel
 
 _PRODUCTS = ", ".join(dict.fromkeys(method.name for method in METHODS if not method.published))
 
@@ -246,21 +246,42 @@ def _check_places(order: FitOptions) -> None:
 def unfitted(order: FitOptions, method: Method, schema: "Schema") -> "TableModel":
     """Return the unfitted model, or refuse options that its estimator does not have."""
     from dpadapt import persist
-    from dpadapt.cli.inputs import table_model
 
-    classes = schema.classes(str(order.label)) if order.class_weight else ()
-    parameters = order.parameters(method, classes)
-    beside: dict[str, Any] = {"person": order.person, "weight": order.weight, "encoding": order.encoding}
-    model = table_model(method, schema, label=order.label, **beside, **parameters)
+    parameters = order.parameters(method, schema.classes(str(order.label)) if order.class_weight else ())
+    for name in ("weight", "person"):
+        column = getattr(order, name)
+        if column is None:
+            continue
+        if column == order.label:
+            raise ValueError(f"--{name} {column}: this is the column to predict. Name another column.")
+        schema = schema.ignoring(column)
+    beside = {"person": order.person, "weight": order.weight, "encoding": order.encoding}
+    model = table_model(method, schema, parameters, label=order.label, **beside)
     estimator = model.configured()
     estimator._check_each_parameter()  # now, not when both tables were read
     persist.method_of(estimator)  # refuses now, not after the fit, what could not be saved
     return model
 
 
+def table_model(
+    method: Method, schema: "Schema", parameters: dict[str, Any], *, label: str | None, **beside: str | None
+) -> "TableModel":
+    """Return the unfitted model of tables, or refuse a label that the schema does not describe; no row is read.
+
+    Of the parameters, only those that the estimator has are set.
+    """
+    from dpadapt.tables import TableModel
+
+    estimator = method.estimator()
+    known = estimator.get_params(deep=False)
+    estimator.set_params(**{name: value for name, value in parameters.items() if name in known})
+    model = TableModel(estimator, schema, label=label, **beside)
+    model.configured()
+    return model
+
+
 def _read_inputs(order: FitOptions, method: Method, model: "TableModel") -> _Inputs:
     """Read and encode the private rows and what helps them."""
-    from dpadapt.cli.inputs import read_private, read_public
     from dpadapt.tables import same_table
 
     # Before anything is read: messages about a public file show its values.
@@ -274,7 +295,7 @@ def _read_inputs(order: FitOptions, method: Method, model: "TableModel") -> _Inp
             f"--agents {order.agents}: this is the private file. Its people would be charged twice, for their "
             f"rows and for their answers: give other people."
         )
-    public = None
+    public = agents = None
     if order.public is not None:
         public = read_public(model, order.public, tasks=order.tasks)
         if method.tasks and order.tasks is None and public.y is not None:
@@ -293,18 +314,88 @@ def _read_inputs(order: FitOptions, method: Method, model: "TableModel") -> _Inp
         # need two rows, and the receipt says that there are two.
         least = 0 if order.task == "clustering" else 2
     private = read_private(model, order.private, least=least, hidden=hidden, memory=order.memory)
-    return _Inputs(private, public, _people(order, model))
+    if order.agents is not None and order.agents_epsilon is not None:
+        from dpadapt.hybrid.agents import SimulatedAgents
+
+        people = read_private(model, order.agents, "--agents")
+        agents = SimulatedAgents(people.X, people.y, order.agents_epsilon, random_state=order.seed)
+    return _Inputs(private, public, agents)
 
 
-def _people(order: FitOptions, model: "TableModel") -> "SimulatedAgents | None":
-    """Return one simulated person per row of the file of people, if there is one."""
-    from dpadapt.cli.inputs import read_private
-    from dpadapt.hybrid.agents import SimulatedAgents
+def read_private(
+    model: "TableModel",
+    path: Path,
+    option: str = "--private",
+    *,
+    least: int = 2,
+    hidden: bool = False,
+    memory: str | None = None,
+) -> "EncodedRows":
+    """Read and encode private rows of the curator or of people, in chunks if the estimator can do with that.
 
-    if order.agents is None or order.agents_epsilon is None:
-        return None
-    rows = read_private(model, order.agents, "--agents")
-    return SimulatedAgents(rows.X, rows.y, order.agents_epsilon, random_state=order.seed)
+    If the number of rows is `hidden`, no message tells none from one.
+    """
+    from dpadapt.inputs.sources import memory_in_bytes
+    from dpadapt.inputs.spill import DEFAULT_MEMORY
+    from dpadapt.tables import read_table, table_chunks
+
+    origin = f"{option} {path}"
+    if not model.reads_chunks or option != "--private":
+        if memory is not None or path.is_dir():
+            raise ValueError(
+                f"{origin}: rows can't be read in chunks for {type(model.estimator).__name__}, for persons or "
+                f"for weights. Give one file, and leave --memory out."
+            )
+        table = read_table(path, origin=origin, private=True, empty=hidden, encoding=model.encoding)
+        _require_rows(len(table.frame), table.origin, least)
+        return model.encode_private(table, empty=hidden)
+    limit = memory_in_bytes(DEFAULT_MEMORY if memory is None else memory, "--memory")
+    chunks = table_chunks(path, origin=origin, private=True, empty=hidden, encoding=model.encoding)
+    with progress_bar("reading", None if hidden else chunks.n_rows) as done:
+        rows = model.encode_chunks(chunks, memory=limit, done=lambda n: done("reading", n))
+    _require_rows(rows.n_rows, chunks.header.origin, least)
+    return rows
+
+
+def read_public(model: "TableModel", path: Path, *, tasks: str | None = None) -> "EncodedRows":
+    """Read and encode the public table, with its labels if there are any, and the column that names its tasks."""
+    import numpy as np
+
+    from dpadapt.tables import sampled_table, table_chunks
+
+    chunks = table_chunks(path, origin=f"--public {path}", private=False, encoding=model.encoding)
+    table, n_rows = sampled_table(chunks)
+    _require_rows(n_rows, table.origin, 2 if model.label is not None else 1)
+    if tasks is not None:
+        _check_tasks(table, model, tasks)
+    rows = replace(model.encode_public(table), sampled=n_rows if n_rows > len(table.frame) else 0)
+    if tasks is None:
+        return rows
+    return replace(rows, tasks=np.asarray(rows.table.frame[tasks].astype(str)))
+
+
+def _check_tasks(table: "Table", model: "TableModel", column: str) -> None:
+    """Refuse a column that does not say which task each public row belongs to."""
+    if column not in table.frame.columns:
+        raise ValueError(f"--tasks {column}: {table.origin} has no such column.")
+    if column == model.label or column in [part.name for part in model.schema.features(model.label)]:
+        raise ValueError(
+            f"--tasks {column}: this is a column to learn from or to predict. Tasks need a column of their own; set "
+            f'type = "ignore" for it in the schema, or leave it out there.'
+        )
+    names = table.frame[column]
+    if names.isna().any() or (names.astype(str).str.strip() == "").any():
+        raise ValueError(f"--tasks {column}: some public rows have no task. Fill it in, or remove those rows.")
+
+
+def _require_rows(n_rows: int, origin: str, least: int) -> None:
+    if n_rows < min(least, 2):
+        raise ValueError(f"{origin}: at least two rows are needed to fit on.")
+    if n_rows < least:
+        raise ValueError(
+            f"{origin}: at least {least} rows are needed. With fewer, the noise that protects one row would hide all "
+            f"of them. Nothing was spent."
+        )
 
 
 def _save(model: "TableModel", order: FitOptions) -> None:

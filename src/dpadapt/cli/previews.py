@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpadapt.cli.fit import read_public, table_model
 from dpadapt.cli.options import (
     AdjacencyName,
     AdjacencyOption,
@@ -23,7 +24,7 @@ from dpadapt.cli.options import (
     parse_epsilons,
     teach,
 )
-from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, say_notes
+from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, public_table, say_notes
 from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
@@ -93,7 +94,6 @@ def _advise(
 
     from dpadapt import checks
     from dpadapt.advice import advise
-    from dpadapt.cli.inputs import public_table
     from dpadapt.report.previews import advice_page
     from dpadapt.tables import read_schema, to_toml
 
@@ -195,7 +195,6 @@ def _forecast(
 ) -> None:
     """Check everything, then forecast, print and write a page."""
     from dpadapt import checks
-    from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.report.previews import beside, forecast_page, forecasts_at
     from dpadapt.tables import read_schema
 
@@ -206,7 +205,7 @@ def _forecast(
     check_parent(out, "--out")
     known = read_schema(schema, origin=f"--schema {schema}")
     wanted: dict[str, Any] = {"epsilon": epsilons[0], "delta": delta, "adjacency": adjacency.value}
-    model = table_model(method, known, label=label, encoding=encoding, **wanted)
+    model = table_model(method, known, wanted, label=label, encoding=encoding)
     with working("reading"):
         rows_read = read_public(model, public)
     if rows_read.y is None and task is TaskName.regression:
@@ -262,7 +261,6 @@ def _rehearse(
     import numpy as np
 
     from dpadapt import checks
-    from dpadapt.cli.inputs import read_public, table_model
     from dpadapt.demo import compared
     from dpadapt.report.previews import compared_rehearsals, rehearsal_page
     from dpadapt.tables import read_schema
@@ -278,7 +276,7 @@ def _rehearse(
     counted = {"n_rows": rows} if adjacency is AdjacencyName.add_remove else {}
     lines = compared(task.value)
     wanted: dict[str, Any] = {"delta": delta, "adjacency": adjacency.value, **counted}
-    models = [table_model(line.method, known, label=label, encoding=encoding, **wanted) for line in lines]
+    models = [table_model(line.method, known, wanted, label=label, encoding=encoding) for line in lines]
     with working("reading"):
         rows_read = read_public(models[0], public)
     if rows_read.y is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dpadapt.cli.fit import check_options, unfitted
+from dpadapt.cli.fit import check_options, read_public, unfitted
 from dpadapt.cli.options import FitOptions, add_command, asked_kinds, flag_of, teach, uses
 from dpadapt.cli.screen import at_a_terminal, check_parent, console, working, write_file
 
@@ -314,8 +314,6 @@ def _request(values: dict[str, Any], _stated: set[str]) -> None:
         *_toml_table("fit", asked),
     ]
     if public is not None:
-        from dpadapt.cli.inputs import read_public
-
         lines += _toml_table("public", {"name": public.name, "sha256": _digest(public)})
         with working("reading"):
             declared = read_public(model, public, tasks=order.tasks)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -75,7 +75,6 @@ def _schema(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
     """Infer and write a schema."""
-    from dpadapt.cli.inputs import public_table
     from dpadapt.tables import Category, Date, Encoded, Ignored, Number, to_toml
 
     check_parent(out, "--out")
@@ -96,6 +95,13 @@ def _schema(
     say(f"Wrote {out}: {', '.join(f'{count} {name}' for name, count in counts.items() if count)} columns.")
     say_notes(inferred, out)
     say("It can be used as it is. Better: edit ranges and categories by what you know about the subject.")
+
+
+def public_table(path: Path, origin: str, encoding: str | None) -> "Table":
+    """Read a public file or folder; a large one is represented by a random sample, as in a fit."""
+    from dpadapt.tables import sampled_table, table_chunks
+
+    return sampled_table(table_chunks(path, origin=origin, private=False, encoding=encoding))[0]
 
 
 def say_notes(schema: "Schema", out: Path) -> None:
@@ -163,13 +169,14 @@ def _check(
     encoding: EncodingOption = None,
 ) -> None:
     """Check everything and print one line per finding."""
-    from dpadapt.cli.inputs import predicted, public_table
     from dpadapt.tables import check_tables, read_schema, to_toml
 
+    if out is not None and not fix:
+        raise ValueError("--out is where --fix writes the corrected schema. Give both, or leave it out.")
     known = read_schema(schema, origin=f"--schema {schema}")
     with working("checking"):
         table = public_table(public, f"--public {public}", encoding)
-        wanted = None if task is None else predicted(task.value)
+        wanted: Any = None if task is None else task.value
         found = check_tables(table, known, private, label=label, task=wanted, encoding=encoding)
     say(str(found))
     if fix and found.fixed != known:

@@ -1,5 +1,6 @@
-"""`dpadapt predict`."""
+"""`dpadapt predict`, `statement` and `audit`: predictions, pages and verdicts of a saved model, and their refusals."""
 
+import json
 import os
 import tracemalloc
 from pathlib import Path
@@ -9,7 +10,9 @@ import pandas as pd
 import pytest
 from refusals import SECRET_TEXT, refused
 
-from dpadapt import persist
+from dpadapt import Ledger, persist, save
+from dpadapt.cli import main
+from dpadapt.papers.adaptation import PrivateMixture
 from dpadapt.tables import TableModel
 from tests.saved_models import json_of, rewrite
 
@@ -306,3 +309,117 @@ def test_memory_does_not_grow_with_the_number_of_rows(run, site, fitted, tmp_pat
             tracemalloc.stop()
             assert code == 0
         assert peaks[1] < 1.5 * peaks[0]
+
+
+# The statement.
+
+
+@pytest.fixture
+def described(site, fitted):
+    fitted()
+    site.private.unlink()
+    return site.out
+
+
+def test_the_text_says_what_an_officer_asks(run, described):
+    outcome = run("statement", described)
+    assert outcome.code == 0, outcome.err
+    said = " ".join(outcome.out.split())
+    for part in (
+        "privacy unit is one row",
+        "number of rows is public",
+        "Rows are protected, not persons",
+        "factor of at most 2.7",
+        "What is assumed to be public",
+        "the schema",
+        "scout: Gaussian",
+        "model.dpadapt",
+        "second accountant",
+        "What is not covered",
+    ):
+        assert part in said, part
+
+
+def test_the_page_stands_alone(run, described, site):
+    out = site.folder / "statement.html"
+    assert run("statement", described, "--out", out).code == 0
+    page = out.read_text()
+    assert "Privacy statement" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_person_is_the_unit_where_persons_were_protected(run, site):
+    schema = site.schema.read_text()
+    assert run(*site.fit(person="id", ledger=site.folder / "persons.ledger")).code == 0, schema
+    said = " ".join(run("statement", site.out).out.split())
+    assert "privacy unit is one person (all rows with one id)" in said
+    assert "Rows are protected, not persons" not in said
+
+
+def test_a_seeded_fit_is_said_to_have_no_guarantee(run, site):
+    assert run(*site.fit(seed=1)).code == 0
+    said = " ".join(run("statement", site.out).out.split())
+    assert "There is no guarantee" in said
+    assert "factor of at most" not in said
+
+
+def test_a_folder_without_a_model_is_refused(run, site):
+    outcome = run("statement", site.folder)
+    assert outcome.code == 2
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+# The audit.
+
+
+@pytest.fixture
+def model(tmp_path):
+    X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    ledger = Ledger.open(tmp_path / "rows.ledger", epsilon=20.0, delta=1e-5)
+    save(PrivateMixture(epsilon=9.9, delta=1e-5).fit(X, X[:, 0], ledger=ledger), tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ([], "missing argument 'model'"),
+        (["nowhere/"], "not a model"),
+        (["nowhere/", "--ledger", "nowhere.ledger"], "there is no such ledger"),
+    ],
+)
+def test_bad_options_get_one_line_and_exit_with_2(options, named, capsys):
+    assert main(["audit", *options]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 1
+    assert named in errors[0].lower()
+
+
+def test_a_model_is_audited_with_its_ledger(model, capsys):
+    assert main(["audit", str(model), "--ledger", str(model.parent / "rows.ledger")]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "the ledger was charged" in words
+    assert "all 5 checks agree with the receipt (epsilon = 9.9, delta = 1e-05). This is no proof." in words
+
+
+def test_a_tampered_receipt_exits_with_1(model, capsys):
+    rewrite(model, {"receipt.json": json_of(model, "receipt.json") | {"epsilon": 1.0}})
+    assert main(["audit", str(model), "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["verdict"] == "refuted"
+    assert facts["receipt"]["epsilon"] == 1.0
+
+
+def test_the_json_of_a_model_holds_receipt_and_checks(model, capsys):
+    assert main(["audit", str(model), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["verdict"] == "holds"
+    assert facts["receipt"]["delta"] == 1e-5
+    assert {check["verdict"] for check in facts["checks"]} == {"holds"}
+
+
+def test_help_explains_exit_codes(capsys):
+    assert main(["audit", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "An audit is no proof" in words
+    assert "The exit code is 1 if the receipt is refuted, and 0 otherwise" in words

@@ -1,4 +1,4 @@
-"""`dpadapt predict`: apply a fitted model to a table."""
+"""`dpadapt predict`, `statement` and `audit`: a saved model applied to a table, described and checked."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,8 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpadapt.cli.options import EncodingOption, teach
-from dpadapt.cli.screen import check_parent, check_suffix, new_file, progress_bar, say, working
+from dpadapt.cli.ledger import open_existing
+from dpadapt.cli.options import EncodingOption, Json, teach
+from dpadapt.cli.screen import (
+    check_parent,
+    check_suffix,
+    console,
+    new_file,
+    print_json,
+    progress_bar,
+    say,
+    working,
+    write_file,
+)
 from dpadapt.errors import made_here
 
 if TYPE_CHECKING:
@@ -15,7 +26,7 @@ if TYPE_CHECKING:
 
     from dpadapt.tables import Table, TableModel
 
-_HELP = teach(
+_PREDICT_HELP = teach(
     """
 Apply a fitted model to the rows of a table.
 
@@ -31,11 +42,6 @@ Example:
   dpadapt predict model/ new.csv -o predictions.csv
 """
 )
-
-
-def mount(app: typer.Typer) -> None:
-    """Add the command to `app`."""
-    app.command("predict", help=_HELP)(_predict)
 
 
 def _predict(
@@ -138,3 +144,108 @@ def _predictions(of_table: "TableModel", table: "Table", coverage: float | None)
             members = model.predict_set(X, coverage=coverage)
             columns |= {f"set has {name}": members[:, k] for k, name in enumerate(model.classes_)}
     return pd.DataFrame(columns), [str(one.message) for one in caught]
+
+
+_STATEMENT_HELP = teach(
+    """
+Write a one-page privacy statement of a model, for a data-protection assessment.
+
+What is protected, how strongly, what left the private data, what was assumed to be public, what the model's folder
+contains, and how to verify all of it. It is made from the receipt alone: the private data is not needed.
+
+Example:
+
+\b
+  dpadapt statement model/ -o statement.html
+"""
+)
+
+
+def _statement(
+    model: Annotated[Path, typer.Argument(help="The folder of a model.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="HTML file to write. Default: the text is printed.")
+    ] = None,
+) -> None:
+    """Read the model's receipt, and write the statement."""
+    from dpadapt.persist import load
+    from dpadapt.report.receipt import statement_page, statement_text, summarise_statement
+    from dpadapt.tables import TableModel
+
+    if out is not None:
+        check_parent(out, "--out")
+    saved = load(model)
+    dataset = (saved.model.schema.dataset if isinstance(saved.model, TableModel) else "") or "the private data"
+    summary = summarise_statement(
+        saved.model.privacy_, dataset=dataset, method=f"{saved.method.name} ({saved.method.task})"
+    )
+    if out is None:
+        say(statement_text(summary))
+        return
+    write_file(out, "--out", statement_page(summary).encode())
+    say(f"Wrote {out}")
+
+
+_AUDIT_HELP = teach(
+    """
+Check a saved model and its receipt, without the private rows.
+
+A second accountant must confirm the receipt, its entries must add up and agree with the model's parameters, and, with
+--ledger, they must have been charged. Nothing private is read and nothing is spent.
+
+An audit is no proof: it can refute a receipt, never confirm it. The exit code is 1 if the receipt is refuted, and 0
+otherwise.
+
+Example:
+
+\b
+  dpadapt audit model/ --ledger patients.ledger
+"""
+)
+
+
+def _audit(
+    model: Annotated[Path, typer.Argument(help="A model made by dpadapt fit or dpadapt.save.")],
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            help="The ledger of its private data set, to look for the model's charges; a file, or "
+            "postgresql://user@host/database."
+        ),
+    ] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="With --ledger on a server: the name of the private data set there.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Audit a model; the exit code is 1 if its receipt is refuted."""
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dpadapt.audit.saved_model import audit_model
+
+    if dataset is not None and ledger is None:
+        raise ValueError("--dataset names the data set on the server that --ledger names. Give both, or leave it out.")
+    # The model may come from somebody else: its folder does not say which ledger is opened.
+    audit = audit_model(model, ledger=None if ledger is None else open_existing(ledger, dataset)[0])
+    if as_json:
+        print_json(audit.to_dict())
+        return int(audit.verdict == "refuted")
+    table = Table(title=escape(f"Audit of {model.name}"), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for head, width in (("check", 24), ("verdict", 9), ("result", None)):
+        table.add_column(head, overflow="fold", min_width=width)
+    for finding in audit.findings:
+        refuted = finding.verdict == "refuted"
+        cells = finding.check, "REFUTED" if refuted else finding.verdict, finding.words
+        table.add_row(*map(escape, cells), style="bold red" if refuted else None)
+    console().print(table)
+    say(audit.words)
+    return int(audit.verdict == "refuted")
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command("predict", help=_PREDICT_HELP)(_predict)
+    app.command("statement", help=_STATEMENT_HELP)(_statement)
+    app.command("audit", help=_AUDIT_HELP)(_audit)
