@@ -1,6 +1,7 @@
 """The shape of the code: imports point one way, noise is drawn in one place, importing is quick."""
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -169,6 +170,37 @@ def test_constants_have_names_that_are_unique_in_the_package():
     # Each command has its own help text.
     shared = {name: modules for name, modules in homes.items() if len(modules) > 1 and name != "_HELP"}
     assert shared == {}
+
+
+MOST_BY_HAND = 50
+
+
+def by_hand(path):
+    """Return the names of the constants of a file whose own comment says that they were chosen by hand.
+
+    The comment is the block of lines above a constant, or above the constants that stand together under it. A constant
+    of which neighbours were measured, or that follows from others, says that instead. Clustering says of whole files
+    that their constants were chosen on development draws; no neighbours were compared there.
+    """
+    text = path.read_text()
+    lines, names = text.splitlines(), []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Assign | ast.AnnAssign):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        assigned = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+        constants = [name for name in assigned if re.fullmatch(r"_?[A-Z][A-Z0-9_]+", name)]
+        above = itertools.dropwhile(re.compile(r"\s*_?[A-Z][A-Z0-9_, ]+ = ").match, lines[: node.lineno - 1][::-1])
+        comment = [line.strip("# ") for line in itertools.takewhile(lambda line: line.lstrip().startswith("#"), above)]
+        if constants and "chosen by hand" in " ".join(reversed(comment)).lower():
+            names += constants
+    return names
+
+
+def test_few_constants_were_chosen_by_hand():
+    assert by_hand(SOURCE / "mechanisms" / "noise.py") == ["_GAUSSIAN_GRID_BITS", "_LAPLACE_GRID_BITS"]
+    others = [path for path in FILES if path.relative_to(SOURCE).parts[0] not in ("transfer", "hybrid", "papers")]
+    assert sum(len(by_hand(path)) for path in others) <= MOST_BY_HAND
 
 
 def sources(pattern, *, but=()):

@@ -44,6 +44,7 @@ _LEAST_GAIN = 0.02
 _MOST_OF_THE_GAIN = 0.8
 # By how much another method must be better on average to be preferred to the one with a gate. Chosen by hand.
 _PREFERRED_BY = 0.02
+# Epsilons that are compared.
 _ADVISED_EPSILONS = (0.1, 0.3, 1.0, 3.0)
 
 RANDOM = "no difference (random split)"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dpadapt.datasets.domains import Domains
 
-# Grid of the demo. Finer grids and more splits give smoother curves and take longer. Chosen by hand.
+# Grid of the demo: with finer grids and more splits, curves are smoother, and the demo takes longer than a minute.
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _PRIVATE_ROWS = (100, 300, 1000, 3000)
 _DEMO_DELTA = 1e-6
@@ -342,7 +342,7 @@ def public_only(X: NDArray[np.float64], y: NDArray[Any], task: str) -> Any:
 
 # Panels on other kinds of help: a public encoder, people who answer one question, public points.
 
-# Sizes of the panels. More seeds and people give smoother curves and take longer. Chosen by hand.
+# Sizes of the panels: with more seeds and people, curves are smoother, and the demo takes longer than a minute.
 _PANEL_DELTA = 1e-6
 _PANEL_SEEDS = 3
 _DIGITS_TEST_ROWS = 296

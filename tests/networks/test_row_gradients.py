@@ -177,7 +177,7 @@ def test_vmap_takes_rows_in_chunks_that_fit_into_memory(monkeypatch):
     rows_loss, inputs, targets = problem("perceptron", 150)
     assert [len(part) for part, _ in VmapEngine(rows_loss).parts(inputs, targets)] == [64, 64, 22]
     expected = clipped_gradient_sum(VmapEngine(rows_loss), inputs, targets, 0.5).value
-    monkeypatch.setattr(row_gradients, "_VMAP_STORED", 10 * rows_loss.n_parameters)
+    monkeypatch.setattr(row_gradients, "STORED_GRADIENTS", 10 * rows_loss.n_parameters)
     engine = VmapEngine(rows_loss)
     assert len(list(engine.parts(inputs, targets))) == 15
     assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.5).value, expected, atol=1e-5)

@@ -33,9 +33,9 @@ from dpadapt.rows import UNITS, Shares, Unit
 
 Draw = Callable[[Mechanism, Bounded, float, Random], Any]
 
-# Characters: the longest name of an allowance, chosen by hand so that tables stay readable.
+# Characters: the longest name of an allowance, so that tables stay readable.
 _LONGEST_ALLOWANCE_NAME = 100
-# Most charges that a notebook shows of a ledger: more are hard to read. Chosen by hand.
+# Most charges that a notebook shows of a ledger, which holds all of them: more are hard to read.
 _MOST_CHARGES_SHOWN = 50
 # On receipts of fits without a ledger.
 NOT_ADDED_UP = "no ledger was charged: further fits on the same rows are not added up"

@@ -28,10 +28,6 @@ LEAST_RUNS = 30
 # the best of many thresholds look better than they are. With normal, Laplace and discrete Laplace noise and randomized
 # response, as many runs as 90 or 300 runs asked for refuted the claim with probability 0.65 to 1 (0.3 to 0.8 at 0.84).
 _BAD_LUCK_QUANTILE = 1.65
-# Largest number of runs that `runs_to_refute` names; beyond it, runs are no remedy. Chosen by hand.
-_MOST_RUNS_TO_NAME = 10**9
-# Outputs that `many` is asked for at a time. Larger blocks are quicker, and show progress less often. Chosen by hand.
-_RUNS_PER_BLOCK = 5_000
 
 Scores = NDArray[np.float64]
 
@@ -194,7 +190,7 @@ class LowerBound:
         few, many = 0.0, float(LEAST_RUNS)
         while not enough(many):
             few, many = many, 2 * many
-            if many > _MOST_RUNS_TO_NAME:
+            if many > 1e9:  # beyond it, runs are no remedy
                 return math.inf
         while many - few > 0.01 * many:
             middle = (few + many) / 2
@@ -429,7 +425,8 @@ def _outputs(
 def _drawn(fit: Callable[[Any], Any], data: Any, runs: int) -> Iterator[Any]:
     """Yield the outputs of `runs` runs, those of `many` in blocks."""
     many = getattr(fit, "many", None)
-    block = 1 if many is None else _RUNS_PER_BLOCK
+    # Larger blocks are quicker, and show progress less often.
+    block = 1 if many is None else 5_000
     for start in range(0, runs, block):
         size = min(block, runs - start)
         yield from [fit(data)] if many is None else many(data, size)

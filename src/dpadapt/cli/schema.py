@@ -12,7 +12,7 @@ from dpadapt.cli.screen import check_parent, progress_bar, say, working, write_f
 if TYPE_CHECKING:
     from dpadapt.tables import Schema, Table
 
-# Notes on columns that are printed; all are comments in the schema. Chosen by hand.
+# Notes on columns that are printed; all are comments in the schema.
 _MOST_NOTES = 20
 
 _SCHEMA = teach(

@@ -39,7 +39,7 @@ from dpadapt.rows import Shares, Unit
 
 Array = NDArray[Any]
 
-# Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity. Chosen by hand.
+# Least epsilon for one bound on the cost: below it the noise is a billion times the sensitivity, and no bound is.
 _LEAST_BOUND_EPSILON = 1e-9
 
 # Sources that every part of a split coarse cell should keep on average, in noise scales: fewer give finer parts, and

@@ -29,6 +29,7 @@ from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import histogram
 from dpadapt.mechanisms.events import ConcentratedEvent
 from dpadapt.mechanisms.mechanism import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Mechanism
+from dpadapt.rows import CACHE_BYTES
 
 Array = NDArray[Any]
 Law = Literal["laplace", "gaussian"]
@@ -40,9 +41,9 @@ LABELS = "sources in coarse cells, by distance", "sources in cells split by the 
 
 # Whole numbers up to this are exact in float64.
 _LARGEST_EXACT = 2.0**53
-# Bytes of a block of distances from sources to targets, so that it stays in the processor's cache. Distances from
-# targets to pool points that are held at a time: memory against passes of a Python loop.
-_ASSIGNED_BLOCK_BYTES, _POOL_BLOCK_ENTRIES = 2**20, 2**20
+# Bytes of a block of distances from sources to targets. Distances from targets to pool points that are held at a
+# time: memory against passes of a Python loop.
+_ASSIGNED_BLOCK_BYTES, _POOL_BLOCK_ENTRIES = CACHE_BYTES, 2**20
 # Fixed seeds of public samples: the same targets give the same bins.
 _POOL_SEED, _TARGET_SAMPLE_SEED = 5, 7
 # Targets whose costs are summed: above it, a sample of this size. Time and memory grow with it.

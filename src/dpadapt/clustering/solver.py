@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from dpadapt import checks
+from dpadapt.rows import CACHE_BYTES
 
 Array = NDArray[Any]
 Rows = NDArray[np.int64]
@@ -24,8 +25,8 @@ Transform = Callable[[Rows, Array], Array]
 
 # Constants of speed and memory, chosen by hand.
 
-# Bytes of a block of distances, so that it stays in the processor's cache.
-_NEAREST_BLOCK_BYTES = 2**20
+# Bytes of a block of distances.
+_NEAREST_BLOCK_BYTES = CACHE_BYTES
 # Entries of the cost matrix that FasterPAM searches together, and the least number of candidates among them. A larger
 # block finds better swaps, but every swap searches its block again.
 _SWAP_BLOCK_ENTRIES, _SWAP_BLOCK_CANDIDATES = 2**16, 12

@@ -23,6 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
+from dpadapt.rows import CACHE_BYTES
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -35,8 +37,8 @@ NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
 # of ledgers end.
 _NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
 # How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
-# a row group, which may be as long as the file. Chosen by hand.
-_PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": 1 << 20}
+# a row group, which may be as long as the file.
+_PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": CACHE_BYTES}
 # What may separate the cells of a text file. Of those that the first line holds equally often, the first is taken.
 _SEPARATORS = (",", ";", "\t", "|")
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.

@@ -29,8 +29,6 @@ _ARRAY_KEY = "array"
 # The fields of a reply: the secret name of the request with a bit, or with the type of the error that made the device
 # refuse.
 _NAME_FIELD, _BIT_FIELD, _REFUSED_FIELD = "name", "bit", "refused"
-# Characters of the type of an error in a refusal, at most. The text is not used. Chosen by hand.
-_LONGEST_REFUSAL = 200
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
@@ -160,7 +158,7 @@ class Sent:
             return "stranger", 0
         if type(bit) is int and bit in (-1, 1):
             return "answer", bit
-        if type(refused) is str and len(refused) <= _LONGEST_REFUSAL:
+        if type(refused) is str and len(refused) <= 200:  # the name of a type; what is longer is none
             return "refusal", 0
         return "malformed", 0
 

@@ -35,7 +35,7 @@ _LARGEST_RANGE_SHARE = 0.06
 # Least n * mu at which ranges are released: n = 990 at epsilon 1. Below, the declared bounds are kept and nothing is
 # spent on ranges. At n = 500 their noise raised the error with exact bounds by 13% on one set.
 _LEAST_RANGE_SIGNAL = 234.0
-# Number of half octaves by which bounds can shrink at most: a factor of 256. Chosen by hand.
+# Number of half octaves by which bounds can shrink at most: a factor of 256. Half, twice: 0.1% (`tools/constants.py`).
 _N_HALF_OCTAVES = 16
 # Standard deviations of the noise by which a noisy count must exceed its limit to stop the shrinking. Fewer stop it too
 # early: with bounds ten times too wide at n = 5,000, noise alone kept the target's bounds five times too wide or more

@@ -19,15 +19,15 @@ RowFunction = Callable[[NDArray[Any]], Any]
 
 # Rows that are also passed alone, in a trial and of the private rows. More rows find rarer kinds of mixing and take
 # longer. Chosen by hand.
-_ROWS_TRIED_ALONE = 6
+ROWS_TRIED_ALONE = 6
 # Rows that keep the tried ones company in the largest batch of a trial. Chosen by hand.
 _LARGEST_COMPANY = 300
-# Size of the rows that keep the tried ones company, in standard deviations of the tried ones: mixing by as little as a
-# millionth is found. Chosen by hand.
-_COMPANY_SIZE = 1e6
 # Relative difference up to which two results count as equal: products of matrices are rounded differently in batches of
 # other sizes. Chosen by hand.
 _ROUNDING = {"float32": 1e-4, "float64": 1e-6}
+# Size of the rows that keep the tried ones company, in standard deviations of the tried ones: mixing by as little as
+# what may be rounding is found, because it is as large as the tried rows themselves.
+_COMPANY_SIZE = 1.0 / _ROUNDING["float64"]
 # Cells are clipped to this size before a model gets them: many models compute in float32 and fail beyond 3e38, and an
 # error would tell of an extreme private row. Real data lie far inside.
 _LARGEST_MODEL_CELL = 1e30
@@ -73,12 +73,12 @@ def require_row_by_row(
     # Claim: a function that mixes the rows tried, in the company tried, is refused before anything is charged.
     # Not proved: that a function which passes never mixes rows. No trial finds every kind.
     random = np.random.default_rng(5)
-    tried = random.standard_normal((_ROWS_TRIED_ALONE, n_columns)).astype(dtype)
+    tried = random.standard_normal((ROWS_TRIED_ALONE, n_columns)).astype(dtype)
     company = random.standard_normal((_LARGEST_COMPANY, n_columns)).astype(dtype)
     if public is not None:
         # Spread over all rows: neighbours in a file may be equal, and equal rows show no mixing.
         tried, company = (
-            public[np.linspace(0, len(public) - 1, n).astype(int)] for n in (_ROWS_TRIED_ALONE, _LARGEST_COMPANY)
+            public[np.linspace(0, len(public) - 1, n).astype(int)] for n in (ROWS_TRIED_ALONE, _LARGEST_COMPANY)
         )
 
     def one_by_one() -> NDArray[Any]:
@@ -123,7 +123,7 @@ def on_private_rows(
     # Writing into it fails.
     rows = X.view()
     rows.flags.writeable = False
-    few = np.unique(np.linspace(0, len(X) - 1, _ROWS_TRIED_ALONE).astype(int))
+    few = np.unique(np.linspace(0, len(X) - 1, ROWS_TRIED_ALONE).astype(int))
     refusal: ValueError = FailsOnPrivateRows(f"{name} must return one result per row.")
     try:
         with _unheard():

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Normal variates that `NormalsAhead` draws at once: half a megabyte, so that they stay in the processor's cache. Fewer
-# save less time per release. Chosen by hand.
-_NUMBERS_AHEAD = 2**16
+from dpadapt.rows import CACHE_BYTES
+
+# Normal variates that `NormalsAhead` draws at once: half of what stays in the cache. Fewer save less time per release.
+_NUMBERS_AHEAD = CACHE_BYTES // 16
 
 
 class Random(ABC):

@@ -23,18 +23,17 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from dpadapt.networks.row_gradients import Part, RowsLoss
+from dpadapt.networks.row_gradients import FORWARD_ROWS, STORED_GRADIENTS, Part, RowsLoss
+from dpadapt.rows import CACHE_BYTES
 
-# Numbers up to which the per-row gradients of a layer are stored (64 MB). A larger limit takes more memory and needs
-# the tables of inner products less often. Chosen by hand.
-_GHOST_STORED = 2**24
+# Numbers up to which the per-row gradients of a layer are stored. A larger limit takes more memory and needs the
+# tables of inner products less often.
+_GHOST_STORED = STORED_GRADIENTS
 # Weights from which on a layer is large. Below, storing gradients costs little. Chosen by hand.
 _LARGE_LAYER = 2**16
-# Numbers of a convolution's windows that are unfolded at once (1 MB): windows are many times the size of the rows, and
-# should stay in the cache. Chosen by hand.
-_WINDOW_NUMBERS = 2**18
-# Rows that pass through the network at once, at most; a larger batch is split. More take more memory. Chosen by hand.
-_GHOST_ROWS = 1024
+# Numbers of float32 of a convolution's windows that are unfolded at once: windows are many times the size of the rows,
+# and should stay in the cache.
+_WINDOW_NUMBERS = CACHE_BYTES // 4
 # Numbers that the layers of a part may record (256 MB); beyond, a part has fewer rows. A larger limit takes more
 # memory, and more time once a part exceeds the caches. Chosen on EfficientNet-Lite0 with images of 64 pixels, where
 # twice the limit took a fifth more CPU time.
@@ -393,7 +392,7 @@ class GhostEngine:
 
     def __init__(self, rows_loss: RowsLoss) -> None:
         self.rows_loss = rows_loss
-        self.part_rows = _GHOST_FIXED_ROWS if rows_loss.dtype == torch.float64 else _GHOST_ROWS
+        self.part_rows = _GHOST_FIXED_ROWS if rows_loss.dtype == torch.float64 else FORWARD_ROWS
         self._layers = list(_trained_layers(rows_loss))
 
     def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
@@ -434,7 +433,7 @@ class GhostEngine:
         if self.rows_loss.dtype == torch.float32:
             # A matter of shapes alone; the trial sets it before the first private row.
             recorded = sum(2 * call.inputs[0].numel() for one in calls.values() for call in one)
-            self.part_rows = min(_GHOST_ROWS, max(1, _GHOST_RECORDED // max(1, recorded)))
+            self.part_rows = min(FORWARD_ROWS, max(1, _GHOST_RECORDED // max(1, recorded)))
         terms = []
         for trained in self._layers:
             # A call whose output does not reach the loss has no gradient.

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from dpadapt.learning.losses import SoftmaxLoss
-from dpadapt.networks.row_gradients import RowsLoss
+from dpadapt.networks.row_gradients import FORWARD_ROWS, RowsLoss
 
 Pair = tuple[Any, Any]
 
 # How often the held-out loss is computed during a public training. More often finds a better stopping point and costs
 # time. Chosen by hand.
 _HELD_OUT_CHECKS = 25
-# Rows per forward pass without gradients. More rows take more memory. Chosen by hand.
-FORWARD_ROWS = 1024
 # The temperature lies between 1/50 and 50; this is the logarithm of the limit. A limit keeps the search bounded.
 # Chosen by hand.
 _LOG_MOST_TEMPERATURE = math.log(50.0)

@@ -28,9 +28,11 @@ Part = tuple[NDArray[np.float64], Combine]
 # Rows per chunk of `VmapEngine`, as far as memory allows. Larger chunks need more memory. Chosen on the EMNIST network
 # with a batch of 500: a step took 0.171 CPU seconds in chunks of 64, and 0.257 with the whole batch at once.
 _VMAP_CHUNK = 64
-# Numbers in the stored gradients of one chunk, at most (64 MB). A larger limit keeps chunks long for large networks.
-# Chosen by hand.
-_VMAP_STORED = 2**24
+# Numbers in gradients of rows that are stored together, at most (64 MB). A larger limit takes more memory, and keeps
+# chunks long for large networks. Chosen by hand.
+STORED_GRADIENTS = 2**24
+# Rows that pass through a network at once, at most; more take more memory. Chosen by hand.
+FORWARD_ROWS = 1024
 # Rows per chunk in float64, the largest that memory allows. Every row of a chunk must be rounded alike (`_full_parts`),
 # so they are multiples of the number of rows that matrix products compute at once, usually 4 to 24; or there is one.
 _VMAP_FIXED_CHUNKS = (48, 24, 1)
@@ -187,7 +189,7 @@ class VmapEngine:
 
         # Dropout and other random layers draw independently for each row.
         self._gradients = vmap(grad(loss_of_one), in_dims=(None, None, 0, 0), randomness="different")
-        self.part_rows = max(1, min(_VMAP_CHUNK, _VMAP_STORED // max(1, rows_loss.n_parameters)))
+        self.part_rows = max(1, min(_VMAP_CHUNK, STORED_GRADIENTS // max(1, rows_loss.n_parameters)))
         if rows_loss.dtype == torch.float64:
             self.part_rows = next(size for size in _VMAP_FIXED_CHUNKS if size <= self.part_rows)
 

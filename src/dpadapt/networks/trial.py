@@ -14,15 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from dpadapt.learning.row_by_row import ROWS_TRIED_ALONE
 from dpadapt.networks.fine_tuning import BATCH_NORMS
 from dpadapt.networks.ghost_clipping import GhostEngine, Unsupported
 from dpadapt.networks.models import perceptron
-from dpadapt.networks.public_training import FORWARD_ROWS
-from dpadapt.networks.row_gradients import Engine, RowsLoss, VmapEngine
-
-# Number of rows of the trial. More rows find rarer kinds of mixing and take longer, as each also passes through the
-# network alone. Chosen by hand.
-_NETWORK_TRIAL_ROWS = 4
+from dpadapt.networks.row_gradients import FORWARD_ROWS, Engine, RowsLoss, VmapEngine
 
 _MIXES = (
     "module or loss mixes the rows of a batch, or draws at random outside a Dropout layer: the loss of a row is not "
@@ -65,9 +61,9 @@ def tried_engine(
 ) -> Engine:
     """Try the network on public rows, or on synthetic rows of the private rows' shape, and return the chosen engine."""
     if public is not None:
-        tried = public[0][:_NETWORK_TRIAL_ROWS], public[1][:_NETWORK_TRIAL_ROWS]
+        tried = public[0][:ROWS_TRIED_ALONE], public[1][:ROWS_TRIED_ALONE]
     else:
-        targets = torch.zeros((_NETWORK_TRIAL_ROWS, *rows[1].shape[1:]), dtype=rows[1].dtype)
+        targets = torch.zeros((ROWS_TRIED_ALONE, *rows[1].shape[1:]), dtype=rows[1].dtype)
         targets[1::2] = 1
         tried = _synthetic_rows(tuple(rows[0].shape[1:]), rows_loss.module).to(rows[0].dtype), targets
     if classes is not None:
@@ -92,7 +88,7 @@ def require_private_rows(rows_loss: RowsLoss, rows: tuple[Any, Any]) -> None:
                 part = slice(start, start + FORWARD_ROWS)
                 together = rows_loss(inputs[part], targets[part])
                 if start == 0:
-                    few = min(_NETWORK_TRIAL_ROWS, len(together))
+                    few = min(ROWS_TRIED_ALONE, len(together))
                     alone = [rows_loss(inputs[i : i + 1], targets[i : i + 1]) for i in range(few)]
                     if not _close(together[:few].numpy(), torch.cat(alone).numpy()):
                         refusal = _MIXES
@@ -149,8 +145,8 @@ def _synthetic_rows(shape: tuple[int, ...], module: nn.Module) -> Any:
     generator = torch.Generator().manual_seed(5)
     words = n_words(module)
     if words is None:
-        return torch.randn((_NETWORK_TRIAL_ROWS, *shape), generator=generator)
-    return torch.randint(0, words, (_NETWORK_TRIAL_ROWS, *shape), generator=generator)
+        return torch.randn((ROWS_TRIED_ALONE, *shape), generator=generator)
+    return torch.randint(0, words, (ROWS_TRIED_ALONE, *shape), generator=generator)
 
 
 def n_words(module: nn.Module) -> int | None:

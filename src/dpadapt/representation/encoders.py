@@ -23,10 +23,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.frozen import FrozenEstimator
 
 from dpadapt import checks
+from dpadapt.learning.row_by_row import ROWS_TRIED_ALONE
 
-# Number of rows on which an encoder is tried. More rows find rarer kinds of mixing and take longer, as each is also
-# encoded alone. Chosen by hand.
-_ENCODER_TRIAL_ROWS = 4
 # Images per batch. Batches are padded to this size: with a constant shape, the other images of a batch do not change
 # how an image is computed. Larger batches take more memory. Chosen by hand.
 _IMAGE_BATCH = 32
@@ -522,7 +520,7 @@ def try_encoder(encoder: Any, X: Any, *, private: bool = True) -> None:
     """
     # Spread over the whole of X: the first rows may be equal, and equal rows show no mixing.
     n = _length(X)
-    few = np.unique(np.linspace(0, max(n - 1, 0), _ENCODER_TRIAL_ROWS).astype(int)).tolist()[:n]
+    few = np.unique(np.linspace(0, max(n - 1, 0), ROWS_TRIED_ALONE).astype(int)).tolist()[:n]
     together = features_of(encoder, _take(X, few), name="the rows of the trial", private=private)
     alone = [features_of(encoder, _take(X, [i]), name="a row of the trial", private=private) for i in few]
     widths = {part.shape[1] for part in alone} | {together.shape[1]}

@@ -31,11 +31,13 @@ from dpadapt.tables.cells import cell_objects
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows of a chunk, and cells of one that has many columns: more take more memory, fewer take more time. Chosen by hand.
+# Rows of a chunk: more take more memory, fewer take more time. Chosen by hand.
 _CHUNK_ROWS = 1 << 14
-_CHUNK_CELLS = 1 << 20
+
+# Cells of a chunk: one of more than 64 columns has fewer rows.
+_CHUNK_CELLS = 64 * _CHUNK_ROWS
 # Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
-# a public model. Chosen by hand; `python -m benchmarks scale` compares.
+# a public model. `python -m benchmarks scale` compares.
 MOST_PUBLIC_ROWS = 200_000
 
 
