@@ -31,11 +31,8 @@ from dpadapt.tables.cells import cell_objects
 if TYPE_CHECKING:
     import pandas as pd
 
-# Rows of a chunk: more take more memory, fewer take more time. Chosen by hand.
+# Rows of a chunk; one of more than 64 columns has fewer. More take more memory, fewer take more time. Chosen by hand.
 _CHUNK_ROWS = 1 << 14
-
-# Cells of a chunk: one of more than 64 columns has fewer rows.
-_CHUNK_CELLS = 64 * _CHUNK_ROWS
 # Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
 # a public model. `python -m benchmarks scale` compares.
 MOST_PUBLIC_ROWS = 200_000
@@ -296,7 +293,7 @@ def table_chunks(
     files, folder = files_of(data, named, private=private, encoding=encoding)
     header, counts = Table(files[0].header, named, private, folder), [file.n_rows for file in files]
     total = None if None in counts else sum(count or 0 for count in counts)
-    most = rows or max(1, min(_CHUNK_ROWS, _CHUNK_CELLS // max(1, header.frame.shape[1])))
+    most = rows or max(1, min(_CHUNK_ROWS, 64 * _CHUNK_ROWS // max(1, header.frame.shape[1])))
     return TableChunks(header, total, most, tuple(files), empty)
 
 
