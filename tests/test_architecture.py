@@ -198,7 +198,7 @@ def by_hand(path):
 
 
 def test_few_constants_were_chosen_by_hand():
-    assert by_hand(SOURCE / "mechanisms" / "noise.py") == ["_GAUSSIAN_GRID_BITS", "_LAPLACE_GRID_BITS"]
+    assert by_hand(SOURCE / "mechanisms" / "mechanism.py") == ["_GAUSSIAN_GRID_BITS", "_LAPLACE_GRID_BITS"]
     others = [path for path in FILES if path.relative_to(SOURCE).parts[0] not in ("transfer", "hybrid", "papers")]
     assert sum(len(by_hand(path)) for path in others) <= MOST_BY_HAND
 
