@@ -303,8 +303,10 @@ def with_every_public(rows: str, **params: Any) -> list[Recipe]:
     ]
 
 
-def variant(name: str, rows: str, beside: Callable[[], dict[str, Any]], **params: Any) -> Recipe:
-    return Recipe(name, rows, beside, params, variant=True)
+def variant(name: str, rows: str, beside: Callable[..., Any], **params: Any) -> Recipe:
+    """Return a further recipe; `labelled`, `shifted` and `lacking` are told which rows."""
+    given = beside(rows) if beside in (labelled, shifted, lacking) else beside
+    return Recipe(name, rows, given, params, variant=True)
 
 
 def encoder(rows: np.ndarray) -> np.ndarray:
@@ -312,6 +314,8 @@ def encoder(rows: np.ndarray) -> np.ndarray:
     return np.tanh(rows)
 
 
+TREE = DecisionTreeRegressor(max_depth=3, random_state=0)
+CLASSIFIER_TREE = DecisionTreeClassifier(max_depth=3, random_state=0)
 LISTED = [LinearHypothesis([1.0, -1.0, 0.0, 0.0], cut) for cut in np.linspace(-1, 1, 5)]
 ROUNDS: dict[str, Any] = {"n_rounds": 3, "alpha": 0.05}
 SAMPLED_DESCENT = DescentLearner(n_steps=5, sampling_rate=0.3)
@@ -320,21 +324,13 @@ RECIPES: dict[str, list[Recipe]] = {
     # Regression.
     "PrivateTransferRegressor": [
         *with_every_public("regression"),
-        variant("shifted public", "regression", shifted("regression"), epsilon=8.0),
-        variant("same population", "regression", labelled("regression"), prior="same-population"),
-        variant("unseen column", "regression", lacking("regression"), epsilon=8.0),
-        variant(
-            "public model",
-            "regression",
-            shifted("regression"),
-            epsilon=8.0,
-            public_model=DecisionTreeRegressor(max_depth=3, random_state=0),
-        ),
-        variant("linear public model", "regression", shifted("regression"), epsilon=8.0, public_model="linear"),
-        variant("intervals", "regression", shifted("regression"), epsilon=8.0, intervals=True),
-        variant(
-            "intervals, same population", "regression", labelled("regression"), prior="same-population", intervals=True
-        ),
+        variant("shifted public", "regression", shifted, epsilon=8.0),
+        variant("same population", "regression", labelled, prior="same-population"),
+        variant("unseen column", "regression", lacking, epsilon=8.0),
+        variant("public model", "regression", shifted, epsilon=8.0, public_model=TREE),
+        variant("linear public model", "regression", shifted, epsilon=8.0, public_model="linear"),
+        variant("intervals", "regression", shifted, epsilon=8.0, intervals=True),
+        variant("intervals, same population", "regression", labelled, prior="same-population", intervals=True),
     ],
     "PrivateLinearRegression": [
         *with_every_public("regression"),
@@ -342,26 +338,20 @@ RECIPES: dict[str, list[Recipe]] = {
         # The budget is large enough for ranges.
         variant("descent with ranges", "regression", nothing, solver="descent", epsilon=8.0),
         variant("statistics with ranges", "regression", nothing, solver="statistics", epsilon=8.0),
-        variant("statistics, labelled public", "regression", labelled("regression"), solver="statistics"),
+        variant("statistics, labelled public", "regression", labelled, solver="statistics"),
     ],
     "PrivateSubspaceRegressor": [
         *with_every_public("regression"),
-        variant("within the subspace", "regression", labelled("regression"), projection="hard", n_components=2),
+        variant("within the subspace", "regression", labelled, projection="hard", n_components=2),
         variant("known subspace", "regression", nothing, basis=np.eye(4)[:, :2]),
-        variant("no intercepts", "regression", labelled("regression"), fit_intercept=False),
+        variant("no intercepts", "regression", labelled, fit_intercept=False),
     ],
     "CnvxAdap": [
         *with_every_public("regression", n_steps=20),
-        variant("discrepancy", "regression", labelled("regression"), n_steps=20, discrepancy_share=0.3),
+        variant("discrepancy", "regression", labelled, n_steps=20, discrepancy_share=0.3),
         replace(
             variant(
-                "paper's noise",
-                "regression",
-                labelled("regression"),
-                n_steps=20,
-                noise="paper",
-                kappa2=0.5,
-                discrepancy_share=0.0,
+                "paper's noise", "regression", labelled, n_steps=20, noise="paper", kappa2=0.5, discrepancy_share=0.0
             ),
             adjacencies=FIXED_ROWS,
             n_rows=60,  # with few rows the weights move
@@ -369,38 +359,36 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "NoisySGD": [
         *with_every_public("regression", n_steps=20),
-        variant("Poisson samples", "regression", labelled("regression"), n_steps=8, sampling_rate=0.25),
+        variant("Poisson samples", "regression", labelled, n_steps=8, sampling_rate=0.25),
     ],
     "PrivateMixture": with_every_public("regression"),
     "PrivateDiscrepancyMinimization": with_every_public("regression"),
     "FeatureMapAdaptation": [
         *with_every_public("regression", n_steps=20),
-        variant("known map", "regression", labelled("regression"), n_steps=20, map_radius=0.0),
+        variant("known map", "regression", labelled, n_steps=20, map_radius=0.0),
     ],
     "PrivateBestDA": [
         *with_every_public("regression"),
-        variant("local", "regression", labelled("regression"), local_radius=1.0, lambda2=0.1, lambda_inf=0.1),
+        variant("local", "regression", labelled, local_radius=1.0, lambda2=0.1, lambda_inf=0.1),
     ],
     "ReverseAdaptation": [
         *with_every_public("regression"),
-        variant("given alpha", "regression", labelled("regression"), alpha=0.5),
+        variant("given alpha", "regression", labelled, alpha=0.5),
     ],
     "ReverseAdaptationClassifier": [
         *with_every_public("two classes"),
-        variant("three classes", "classes", labelled("classes")),
-        variant("given alpha", "two classes", labelled("two classes"), alpha=0.5),
+        variant("three classes", "classes", labelled),
+        variant("given alpha", "two classes", labelled, alpha=0.5),
     ],
     "PDADPMDRegressor": [
         *with_every_public("regression", n_steps=20),
-        variant("first-order steps", "regression", labelled("regression"), n_steps=20, step="first-order"),
-        variant(
-            "raw features", "regression", labelled("regression"), n_steps=20, standardise=False, fit_intercept=False
-        ),
+        variant("first-order steps", "regression", labelled, n_steps=20, step="first-order"),
+        variant("raw features", "regression", labelled, n_steps=20, standardise=False, fit_intercept=False),
     ],
     "PrivateGradientDescentRegressor": [
         *with_every_public("regression", n_steps=10),
-        variant("whitened", "regression", labelled("regression"), n_steps=10, start="cold", whiten=True),
-        variant("Poisson samples", "regression", labelled("regression"), n_steps=8, batch_size=100),
+        variant("whitened", "regression", labelled, n_steps=10, start="cold", whiten=True),
+        variant("Poisson samples", "regression", labelled, n_steps=8, batch_size=100),
         variant("raw features", "regression", nothing, n_steps=10, fit_intercept=False),
     ],
     "ProjectedDPSGD": [
@@ -409,7 +397,7 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "DPAMBSSGD": [
         Recipe("Poisson samples", "regression", nothing, {"batch_size": 100}),
-        variant("public tasks", "regression", labelled("regression"), batch_size=100, n_components=2),
+        variant("public tasks", "regression", labelled, batch_size=100, n_components=2),
         variant("paper's noise, Poisson", "regression", nothing, batch_size=100, noise="paper"),
     ],
     # A mean.
@@ -421,25 +409,19 @@ RECIPES: dict[str, list[Recipe]] = {
     # Classification.
     "PrivateTransferClassifier": [
         *with_every_public("classes"),
-        variant("shifted public", "classes", shifted("classes"), epsilon=8.0),
-        variant("same population", "classes", labelled("classes"), prior="same-population"),
-        variant("unseen column", "classes", lacking("classes"), epsilon=8.0),
-        variant(
-            "public model",
-            "classes",
-            shifted("classes"),
-            epsilon=8.0,
-            public_model=DecisionTreeClassifier(max_depth=3, random_state=0),
-        ),
-        variant("linear public model", "classes", shifted("classes"), epsilon=8.0, public_model="linear"),
-        variant("intervals", "classes", shifted("classes"), epsilon=8.0, intervals=True),
+        variant("shifted public", "classes", shifted, epsilon=8.0),
+        variant("same population", "classes", labelled, prior="same-population"),
+        variant("unseen column", "classes", lacking, epsilon=8.0),
+        variant("public model", "classes", shifted, epsilon=8.0, public_model=CLASSIFIER_TREE),
+        variant("linear public model", "classes", shifted, epsilon=8.0, public_model="linear"),
+        variant("intervals", "classes", shifted, epsilon=8.0, intervals=True),
         variant("intervals, unlabelled public", "classes", unlabelled, intervals=True),
     ],
     "PrivateLogisticRegression": [
         *with_every_public("classes"),
         variant("range", "two classes", nothing, epsilon=8.0),
         variant("three classes alone", "classes", nothing),
-        variant("two classes, labelled public", "two classes", labelled("two classes")),
+        variant("two classes, labelled public", "two classes", labelled),
     ],
     "PrivateProbe": [
         *with_every_public("classes"),
@@ -450,17 +432,11 @@ RECIPES: dict[str, list[Recipe]] = {
     ],
     "NCnvxAdap": [
         *with_every_public("classes", n_steps=20),
-        variant("discrepancy", "classes", labelled("classes"), n_steps=20, discrepancy_share=0.3),
-        variant("tail", "classes", labelled("classes"), n_steps=20, average="tail"),
+        variant("discrepancy", "classes", labelled, n_steps=20, discrepancy_share=0.3),
+        variant("tail", "classes", labelled, n_steps=20, average="tail"),
         replace(
             variant(
-                "paper's noise",
-                "classes",
-                labelled("classes"),
-                n_steps=20,
-                noise="paper",
-                lambda2=0.5,
-                discrepancy_share=0.0,
+                "paper's noise", "classes", labelled, n_steps=20, noise="paper", lambda2=0.5, discrepancy_share=0.0
             ),
             adjacencies=FIXED_ROWS,
         ),
@@ -468,7 +444,7 @@ RECIPES: dict[str, list[Recipe]] = {
     "PDADPMDClassifier": with_every_public("classes", n_steps=20),
     "PrivateGradientDescentClassifier": [
         *with_every_public("classes", n_steps=10),
-        variant("Poisson samples", "classes", labelled("classes"), n_steps=8, batch_size=100),
+        variant("Poisson samples", "classes", labelled, n_steps=8, batch_size=100),
     ],
     "DescentProbe": [
         Recipe("whitened", "classes", unlabelled, {"rows": "whitened", "n_steps": 10}),
@@ -567,14 +543,14 @@ RECIPES: dict[str, list[Recipe]] = {
             replace(recipe, params={"estimator": PrivateTransferClassifier}, name=f"classes, {recipe.name}")
             for recipe in with_every_public("classes")
         ),
-        variant("shifted public", "regression", shifted("regression"), estimator=PrivateTransferRegressor, epsilon=8.0),
+        variant("shifted public", "regression", shifted, estimator=PrivateTransferRegressor, epsilon=8.0),
         variant("linear", "regression", nothing, estimator=PrivateLinearRegression),
     ],
     # Networks, where torch is installed.
     "PrivateNetwork": [
         Recipe("labelled public", "classes", labelled("classes"), {"n_steps": 3, "public_steps": 5, "batch_size": 400}),
         variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),
-        variant("mirror", "classes", labelled("classes"), transfer="mirror", n_steps=8, public_steps=5, batch_size=100),
+        variant("mirror", "classes", labelled, transfer="mirror", n_steps=8, public_steps=5, batch_size=100),
     ],
 }
 
