@@ -48,6 +48,10 @@ def classifier_tree(**params):
     return DecisionTreeClassifier(min_samples_leaf=10, random_state=0, **params)
 
 
+def regressor(model, **params):
+    return PrivateTransferRegressor(public_model=model, **params)
+
+
 def error(model):
     return float(np.mean((model.predict(X_NEW) - Y_NEW) ** 2))
 
@@ -125,7 +129,7 @@ def test_a_wrong_slope_of_the_public_model_is_corrected():
 
 def test_the_receipt_says_what_is_assumed_of_the_model():
     for ours, y, public in (
-        (PrivateTransferRegressor(public_model=tree()), Y, PUBLIC),
+        (regressor(tree()), Y, PUBLIC),
         (PrivateTransferClassifier(public_model=classifier_tree()), CODES, PUBLIC_CLASSES),
     ):
         receipt = ours.fit(X, y, public=public).privacy_
@@ -135,7 +139,7 @@ def test_the_receipt_says_what_is_assumed_of_the_model():
 
 def test_forecasts_use_the_model():
     linear = PrivateTransferRegressor().forecast(PUBLIC, 3000)
-    ours = PrivateTransferRegressor(public_model=tree()).forecast(PUBLIC, 3000)
+    ours = regressor(tree()).forecast(PUBLIC, 3000)
     assert ours.worthwhile
     assert ours.error_ratios != linear.error_ratios
     assert PrivateTransferClassifier(public_model=classifier_tree()).forecast(PUBLIC_CLASSES, 3000).worthwhile
@@ -155,13 +159,13 @@ def test_copies_are_fitted_once_for_each_public_and_again_if_something_changes()
     model = Counting()
     public = Public(X_PUBLIC.copy(), Y_PUBLIC)
     for seed in range(3):
-        PrivateTransferRegressor(public_model=model, random_state=seed).fit(X, Y, public=public)
+        regressor(model, random_state=seed).fit(X, Y, public=public)
     assert fits == [450] * 4 + [600]
     model.set_params(fit_intercept=False)
-    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    regressor(model).fit(X, Y, public=public)
     assert len(fits) == 10
     public.X[0, 0] += 1.0
-    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    regressor(model).fit(X, Y, public=public)
     assert len(fits) == 15
 
 
@@ -169,7 +173,7 @@ def test_extreme_private_rows_do_not_make_a_model_fail():
     """A tree computes in float32, where such cells are infinite: its error would tell of the row."""
     private = X.copy()
     private[3] = [1e300, -1e300, 1e-310]
-    model = PrivateTransferRegressor(public_model=tree(), random_state=0).fit(private, Y, public=PUBLIC)
+    model = regressor(tree(), random_state=0).fit(private, Y, public=PUBLIC)
     assert np.isfinite(model.predict(private)).all()
 
 
@@ -213,7 +217,7 @@ def refusal(estimator, *, y=Y, public=PUBLIC, features=X):
     ],
 )
 def test_models_that_mix_rows_or_give_no_numbers_are_refused_before_the_charge(function, message):
-    assert message in str(refusal(PrivateTransferRegressor(public_model=Function(function))))
+    assert message in str(refusal(regressor(Function(function))))
 
 
 def test_a_model_that_fails_on_private_rows_alone_shows_nothing_of_them():
@@ -225,7 +229,7 @@ def test_a_model_that_fails_on_private_rows_alone_shows_nothing_of_them():
             raise KeyError(f"no entry for {rows[rows == SECRET]}")
         return rows[:, 0]
 
-    refused = refusal(PrivateTransferRegressor(public_model=Function(picky)), features=private)
+    refused = refusal(regressor(Function(picky)), features=private)
     assert "public_model fails on private rows (KeyError)" in str(refused)
     assert "31415" not in "".join(traceback.format_exception(refused))
     assert refused.__context__ is None
@@ -235,7 +239,7 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
     private = X.copy()
     private[7, 1] = SECRET
     model = Function(lambda rows: np.where(rows[:, 1] == SECRET, np.inf, rows[:, 0]))
-    refused = refusal(PrivateTransferRegressor(public_model=model), features=private)
+    refused = refusal(regressor(model), features=private)
     assert "finite numbers; for some private rows" in str(refused)
     assert "31415" not in str(refused)
 
@@ -243,42 +247,30 @@ def test_a_prediction_that_is_not_finite_for_a_private_row_alone_is_refused():
 @pytest.mark.parametrize(
     ("estimator", "public", "message"),
     [
-        (PrivateTransferRegressor(public_model=tree()), None, "needs labelled public data"),
-        (PrivateTransferRegressor(public_model=tree()), Public(X_PUBLIC), "needs labelled public data"),
-        (PrivateTransferRegressor(public_model=tree(), prior="same-population"), PUBLIC, "needs prior='shifted'"),
+        (regressor(tree()), None, "needs labelled public data"),
+        (regressor(tree()), Public(X_PUBLIC), "needs labelled public data"),
+        (regressor(tree(), prior="same-population"), PUBLIC, "needs prior='shifted'"),
+        (regressor(tree()), Public(X_PUBLIC[:15], Y_PUBLIC[:15]), "at least 20 public rows"),
+        (regressor(DecisionTreeRegressor), PUBLIC, "the class DecisionTreeRegressor"),
+        (regressor(object()), PUBLIC, "must be a model with predict, .* got object"),
+        (regressor("boosting"), PUBLIC, "must be 'linear', a model with predict, or left out, got 'boosting'"),
+        (regressor(StandardScaler()), PUBLIC, "fails on public rows: AttributeError"),
         (
-            PrivateTransferRegressor(public_model=tree()),
-            Public(X_PUBLIC[:15], Y_PUBLIC[:15]),
-            "at least 20 public rows",
-        ),
-        (PrivateTransferRegressor(public_model=DecisionTreeRegressor), PUBLIC, "the class DecisionTreeRegressor"),
-        (PrivateTransferRegressor(public_model=object()), PUBLIC, "must be a model with predict, .* got object"),
-        (
-            PrivateTransferRegressor(public_model="boosting"),
-            PUBLIC,
-            "must be 'linear', a model with predict, or left out, got 'boosting'",
-        ),
-        (PrivateTransferRegressor(public_model=StandardScaler()), PUBLIC, "fails on public rows: AttributeError"),
-        (
-            PrivateTransferRegressor(public_model=FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC))),
+            regressor(FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC))),
             PUBLIC,
             r"mark public rows that it has not seen: Public\(X, y, unseen=",
         ),
         (
-            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC[:, :2], Y_PUBLIC)),
+            regressor(tree().fit(X_PUBLIC[:, :2], Y_PUBLIC)),
             Public(X_PUBLIC, Y_PUBLIC, unseen=True),
             "fails on public rows: ValueError",
         ),
         (
-            PrivateTransferRegressor(public_model=tree().fit(X_PUBLIC, Y_PUBLIC)),
+            regressor(tree().fit(X_PUBLIC, Y_PUBLIC)),
             Public(X_PUBLIC, Y_PUBLIC, unseen=np.arange(600) < 5),
             "unseen of public must mark at least 20 rows, got 5",
         ),
-        (
-            PrivateTransferRegressor(public_model=tree()),
-            Public(X_PUBLIC, Y_PUBLIC, unseen=True),
-            "is not fitted. scikit-learn's clone forgets",
-        ),
+        (regressor(tree()), Public(X_PUBLIC, Y_PUBLIC, unseen=True), "is not fitted. scikit-learn's clone forgets"),
         (
             PrivateTransferRegressor(
                 public_model=VotingRegressor([("a", FrozenEstimator(tree().fit(X_PUBLIC, Y_PUBLIC)))])
@@ -339,7 +331,7 @@ def chunks_scaled_by_their_largest_value(X):
 def test_mixing_that_needs_an_extreme_row_is_found(function):
     private = X.copy()
     private[0] = 1e12
-    assert "mixes rows" in str(refusal(PrivateTransferRegressor(public_model=Function(function)), features=private))
+    assert "mixes rows" in str(refusal(regressor(Function(function)), features=private))
 
 
 class Remembering(Function):
@@ -353,7 +345,7 @@ class Remembering(Function):
 def test_a_model_that_keeps_what_it_saw_keeps_no_private_row():
     private = X.copy()
     private[:, 1] = SECRET
-    model = PrivateTransferRegressor(public_model=Remembering()).fit(private, Y, public=Public(X_PUBLIC, Y_PUBLIC))
+    model = regressor(Remembering()).fit(private, Y, public=Public(X_PUBLIC, Y_PUBLIC))
     assert SECRET not in model.public_base_.models[0].model.last_
 
 
@@ -365,13 +357,13 @@ def test_what_a_model_prints_about_private_rows_is_not_shown(capsys):
     capsys.readouterr()
     private = X.copy()
     private[5, 1] = SECRET
-    PrivateTransferRegressor(public_model=Function(talking)).fit(private, Y, public=PUBLIC)
+    regressor(Function(talking)).fit(private, Y, public=PUBLIC)
     assert "31415" not in capsys.readouterr().out
 
 
 def test_single_precision_is_refused_under_add_remove_alone():
     model = Function(lambda X: X[:, 0].astype(np.float32))
-    PrivateTransferRegressor(public_model=model).fit(X, Y, public=PUBLIC)
+    regressor(model).fit(X, Y, public=PUBLIC)
     refused = refusal_under_add_remove(model)
     assert "must compute in float64 under add-remove" in str(refused)
     model = Probabilities(lambda X: np.full((len(X), 3), 1 / 3, dtype=np.float32))
@@ -397,7 +389,7 @@ def test_public_scores_are_float64_whatever_the_model_computes_in():
 def test_a_model_that_works_in_place_changes_no_public_data():
     public = Public(X_PUBLIC.copy(), Y_PUBLIC)
     model = make_pipeline(StandardScaler(copy=False), LinearRegression(copy_X=False))
-    PrivateTransferRegressor(public_model=model).fit(X, Y, public=public)
+    regressor(model).fit(X, Y, public=public)
     assert np.array_equal(public.X, X_PUBLIC)
 
 
@@ -424,7 +416,7 @@ class Locked(LinearRegression):
 
 
 def test_a_model_that_can_not_be_copied_gets_no_private_row():
-    refused = refusal(PrivateTransferRegressor(public_model=Locked()))
+    refused = refusal(regressor(Locked()))
     assert "must be a model that copy.deepcopy can copy" in str(refused)
     assert refused.__context__ is None
 
@@ -436,12 +428,12 @@ def test_a_model_that_can_not_be_copied_gets_no_private_row():
 )
 def test_models_of_other_kinds_are_accepted(model):
     few = Public(X_PUBLIC[:100], Y_PUBLIC[:100])
-    fitted = PrivateTransferRegressor(public_model=model, **NOTHING).fit(X[:200], Y[:200], public=few)
+    fitted = regressor(model, **NOTHING).fit(X[:200], Y[:200], public=few)
     assert fitted.predict(X_NEW[:5]).shape == (5,)
 
 
 def test_saving_says_why_it_can_not(tmp_path):
-    model = PrivateTransferRegressor(public_model=HistGradientBoostingRegressor(max_iter=5)).fit(X, Y, public=PUBLIC)
+    model = regressor(HistGradientBoostingRegressor(max_iter=5)).fit(X, Y, public=PUBLIC)
     with pytest.raises(TypeError, match="public_model can't be saved as plain data"):
         save(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -464,7 +456,7 @@ def test_a_list_inside_a_model_keeps_no_private_row():
     private[:, 1] = SECRET
     given = Logging().fit(X_PUBLIC, Y_PUBLIC)
     public = Public(X_PUBLIC, Y_PUBLIC, unseen=True)
-    model = PrivateTransferRegressor(public_model=given).fit(private, Y, public=public)
+    model = regressor(given).fit(private, Y, public=public)
     assert given.log_ == []
     assert model.public_base_.models[0].model.log_
     assert all(SECRET not in rows for rows in model.public_base_.models[0].model.log_)
