@@ -376,7 +376,7 @@ STAGES = {
     "fit": ("dpadapt.learning.linear.private_descent", "nothing was written there", []),
     "save": ("dpadapt.persist._content", "were saved to", []),
     "report": ("dpadapt.report.fit.fit_page", "model and its receipt are there", [MODEL_FILE, "receipt.json"]),
-    "print": ("dpadapt.report.terminal.fit_table", "everything was written there", [MODEL_FILE, "report.html"]),
+    "print": ("dpadapt.report.terminal.print_fit", "everything was written there", [MODEL_FILE, "report.html"]),
 }
 
 
@@ -681,10 +681,10 @@ def test_rows_chosen_earlier_survive_a_later_fit_into_the_same_folder(run, site)
 
 
 def test_a_summary_that_cannot_be_printed_is_said_to_follow_the_spending(run, site, monkeypatch):
-    def fail(summary):
+    def fail(*_args):
         raise UnicodeEncodeError("ascii", "ε", 0, 1, "ordinal not in range")
 
-    monkeypatch.setattr("dpadapt.report.terminal.fit_table", fail)
+    monkeypatch.setattr("dpadapt.report.terminal.print_fit", fail)
     outcome = run(*site.fit())
     assert outcome.code == 1
     assert "The budget is spent" in outcome.err.replace("\n", " ")

@@ -47,6 +47,18 @@ def test_the_errors_of_a_fit_are_those_of_rows_that_the_public_model_was_not_fit
     assert PrivateTransferRegressor(random_state=0).fit(X, y).public_errors_ is None
 
 
+def test_a_summary_is_shown_as_text_and_in_a_notebook():
+    X = rng.uniform(-1, 1, (300, 2))
+    model = PrivateTransferRegressor(random_state=0).fit(X, X[:, 0], public=Public(X[:60], X[:60, 1]))
+    summary = model.summary()
+    gain = f"{summary.gain[0]:.3g} ({summary.gain[1]:.3g} to {summary.gain[2]:.3g} with 90% confidence)"
+    for shown in (str(summary), summary._repr_html_()):
+        assert gain in shown
+        assert str(model.privacy_.entries[0]) in shown
+        assert f"{model.public_errors_['rows'][1]['error']:.4g}" in shown
+        assert model.privacy_.assumptions[0] in shown
+
+
 def test_an_estimator_without_a_gate_or_a_public_model_says_so():
     X, y = rng.uniform(-1, 1, (200, 2)), rng.uniform(-1, 1, 200)
     model = PrivateLinearRegression(random_state=0).fit(X, y)

@@ -15,8 +15,8 @@ from dpadapt.report.previews import beside
 from dpadapt.report.receipt import receipt_facts
 from dpadapt.report.terminal import (
     facts_table,
-    fit_table,
     history_table,
+    print_fit,
     print_preview,
     receipt_table,
 )
@@ -26,6 +26,12 @@ from dpadapt.transfer.preview import forecast_of_scores
 def render(table) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(table)
+    return console.file.getvalue()
+
+
+def printed(function, result) -> str:
+    console = Console(file=io.StringIO(), width=100)
+    function(console, result)
     return console.file.getvalue()
 
 
@@ -55,11 +61,14 @@ def test_a_receipt_without_releases_says_nothing_was_released():
 @pytest.mark.parametrize("method", PREDICTORS, ids=lambda method: f"{method.name}-{method.task}")
 def test_a_fit_shows_its_method_and_its_ledger(summary_of, method):
     summary = summary_of(method)
-    text = render(fit_table(summary | {"ledger": {"words": "half of it is spent"}}))
+    text = printed(print_fit, summary | {"ledger": {"words": "half of it is spent"}})
+    assert summary["verdict"]["title"] in text
     assert "Receipt" in text
     assert f"{method.name} ({method.task})" in " ".join(text.split())
     assert "half of it is spent" in text
-    assert "ledger" not in render(fit_table(summary | {"ledger": None}))
+    assert "half of it is spent" not in printed(print_fit, summary | {"ledger": None})
+    if summary["by_class"]:
+        assert "On public rows, another population" in text
 
 
 def test_a_history_marks_seeded_charges(ledger):
@@ -71,9 +80,7 @@ def test_a_history_marks_seeded_charges(ledger):
 def test_a_preview_is_printed_with_its_table_and_that_nothing_was_spent():
     first = forecast_of_scores(0.1, 1200, worthwhile=False, needed_gain=np.inf, gate="shut")
     later = forecast_of_scores(3.0, 1200, n_directions=7, blur=0.25, needed_gain=0.01, gate="open")
-    console = Console(file=io.StringIO(), width=100)
-    print_preview(console, replace(beside([first, later]), words=("a [bold]label[/]",)))
-    text = console.file.getvalue()
+    text = printed(print_preview, replace(beside([first, later]), words=("a [bold]label[/]",)))
     assert "a [bold]label[/]" in text
     assert "Forecast for 1,200 private rows" in text
     assert "nothing was spent" in text

@@ -73,30 +73,15 @@ def _fit(values: dict[str, Any], stated: set[str]) -> None:
         _print(order, summary)
 
 
-# Colours of a verdict on the terminal.
-_VERDICT_STYLES = {"go": "bold green", "stay": "bold blue", "more": "bold yellow", "open": "bold"}
-
-
 def _print(order: FitOptions, summary: dict[str, Any]) -> None:
     """Print the receipt, what each part of the data contributed, and what was written."""
-    from dpadapt.report.terminal import class_table, fit_table, receipt_table
+    from dpadapt.report.terminal import print_fit, receipt_table
 
     screen = console()
     if order.task == "clustering":
         screen.print(receipt_table(summary["receipt"], summary["facts"]))
     else:
-        verdict = summary["verdict"]
-        screen.print(f"{verdict['title']}.", style=_VERDICT_STYLES[verdict["kind"]], markup=False)
-        screen.print(verdict["words"], markup=False)
-        screen.print(fit_table(summary))
-        screen.print("What the public and the private rows contributed", style="bold")
-        for sentence in summary["brought"]:
-            screen.print(sentence, markup=False)
-        if summary["by_class"]:
-            screen.print(class_table(summary["by_class"]))
-        for sentence in (summary["threshold"], summary["intervals"], *summary["groups"]):
-            if sentence:
-                screen.print(sentence, markup=False)
+        print_fit(screen, summary)
     for note in summary["notes"]:
         screen.print(note, soft_wrap=True, markup=False)
     for warning in summary["receipt"]["warnings"]:

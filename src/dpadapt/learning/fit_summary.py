@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt import notebook
 from dpadapt.accounting.receipt import Receipt
 
 # Public rows below which no error on them is stated: the standard error of a mean squared error is about sqrt(2 / n)
@@ -46,10 +47,8 @@ class FitSummary:
 
     Parameters
     ----------
-    receipt : Receipt
-        What was released and what is assumed to be public.
-    epsilon : float
-        What the fit could spend.
+    receipt, epsilon : Receipt, float
+        What was released and what is assumed to be public; what the fit could spend.
     classes : sequence
         Empty for a regression.
     adopted : float or None
@@ -58,10 +57,8 @@ class FitSummary:
         By how much the error on the private population is less than the public model's, and its 90% interval.
     readable_labels : (float, float, float) or None
         Share of the private labels that could be read, and its interval.
-    public_model : estimator or None
-        The model that the public rows alone gave.
-    public_errors : mapping or None
-        From `held_out_errors`, for the public model.
+    public_model, public_errors : estimator, mapping or None
+        The model that the public rows alone gave, and its errors, from `held_out_errors`.
     coefficients, coefficient_noise, own_effect : ndarray or None
         Coefficients, the standard deviation of the privacy noise in each, and of each column that is constant in public
         rows how much of its effect shrinkage left.
@@ -94,6 +91,28 @@ class FitSummary:
     has_intervals: bool = False
     people: People | None = None
 
+    def facts(self) -> dict[str, str]:
+        """Return what is known, in words, by name."""
+        facts = {"cost": f"epsilon = {self.receipt.epsilon:.4g}, delta = {self.receipt.delta:.3g}"}
+        facts["released"] = "; ".join(map(str, self.receipt.entries)) or "nothing"
+        if self.adopted is not None:
+            facts["share of the private correction that was adopted"] = f"{self.adopted:.0%}"
+        gain = "gain over the public model, " + ("log-loss per row" if len(self.classes) else "share of its error")
+        for name, estimate in ((gain, self.gain), ("share of labels that could be read", self.readable_labels)):
+            if estimate is not None:
+                facts[name] = "{:.3g} ({:.3g} to {:.3g} with 90% confidence)".format(*estimate)
+        if self.public_errors is not None:
+            measure = f"{self.public_errors['measure']} on public rows"
+            facts |= {f"{measure}, {row['name']}": f"{row['error']:.4g}" for row in self.public_errors["rows"]}
+        return facts | {"assumed public": "; ".join(self.receipt.assumptions)}
+
+    def __str__(self) -> str:
+        """Show the facts, a line for each."""
+        return "\n".join(f"{name}: {text}" for name, text in self.facts().items())
+
+    def _repr_html_(self) -> str:
+        return notebook.card("Fit", notebook.facts(self.facts()))
+
 
 def held_out_errors(
     labels: NDArray[Any], predictions: NDArray[np.float64], *, name: str = "public model"
@@ -101,16 +120,8 @@ def held_out_errors(
     """Return the errors of no model and of a public model on public rows; None for few rows.
 
     The ``error`` is that of advice, forecast and verdict: the mean squared error, or the log-loss. ``beside`` it stands
-    one that is easier to picture: its square root, in the label's unit, or the share of wrong classes.
-
-    Parameters
-    ----------
-    labels : ndarray
-        Numbers, or class codes if the predictions are probabilities.
-    predictions : ndarray of shape (n_rows,) or (n_rows, n_classes)
-        Of a model that was not fitted to these rows.
-    name : str, default="public model"
-        What the model is called.
+    one that is easier to picture: its square root, in the label's unit, or the share of wrong classes. Labels
+    are numbers, or class codes beside probabilities. The model, called `name`, was not fitted to these rows.
 
     Examples
     --------

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from dpadapt.transfer.preview import Preview
 
 
+# Colours of a verdict.
+_VERDICT_STYLES = {"go": "bold green", "stay": "bold blue", "more": "bold yellow", "open": "bold"}
+
+
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Return names and values in two columns."""
     table = Table(title=_escaped(title), title_justify="left", show_header=False, title_style="bold")
@@ -56,22 +60,28 @@ def receipt_table(receipt: Mapping[str, Any], more: Mapping[str, str]) -> Table:
     return facts_table("Receipt", {**facts, **more})
 
 
-def fit_table(summary: Mapping[str, Any]) -> Table:
-    """Return the receipt of one fit, with its method and the state of the ledger."""
+def print_fit(screen: "Console", summary: Mapping[str, Any]) -> None:
+    """Print the report of a fit; `summary` is from `summarise_fit`."""
+    verdict = summary["verdict"]
+    screen.print(f"{verdict['title']}.", style=_VERDICT_STYLES[verdict["kind"]], markup=False)
+    screen.print(verdict["words"], markup=False)
     more = {"method": f"{summary['method']['name']} ({summary['task']})"}
     if summary["ledger"]:
         more["ledger"] = summary["ledger"]["words"]
-    return receipt_table(summary["receipt"], more)
-
-
-def class_table(by_class: Mapping[str, Any]) -> Table:
-    """Return recall and precision of each class on public rows, as `report.fit.class_table` has them."""
-    table = Table(title="On public rows, another population", title_justify="left", box=SIMPLE_HEAD)
-    for heading in by_class["headings"]:
-        table.add_column(heading, justify="left" if heading == "class" else "right")
-    for row in by_class["rows"]:
-        table.add_row(*map(_escaped, row))
-    return table
+    screen.print(receipt_table(summary["receipt"], more))
+    screen.print("What the public and the private rows contributed", style="bold")
+    for sentence in summary["brought"]:
+        screen.print(sentence, markup=False)
+    if summary["by_class"]:
+        table = Table(title="On public rows, another population", title_justify="left", box=SIMPLE_HEAD)
+        for heading in summary["by_class"]["headings"]:
+            table.add_column(heading, justify="left" if heading == "class" else "right")
+        for row in summary["by_class"]["rows"]:
+            table.add_row(*map(_escaped, row))
+        screen.print(table)
+    for sentence in (summary["threshold"], summary["intervals"], *summary["groups"]):
+        if sentence:
+            screen.print(sentence, markup=False)
 
 
 def panel_tables(screen: "Console", case: Mapping[str, Any]) -> None:
