@@ -16,13 +16,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_thorough(parameters: dict) -> bool:
-    """Return whether a test is about a further recipe.
+    """Return whether a test is about a further recipe of a class, under another adjacency than add-remove.
 
-    Of further recipes, and of persons, weights and chunks, the default run checks what leaves where one row is added
-    or removed, which is the strictest.
+    There, and for persons, weights and chunks, the default run checks what leaves where one row is added or removed,
+    which is the strictest.
     """
-    recipe = getattr(parameters.get("case"), "recipe", None)
-    name = parameters.get("name", "")
-    further = recipe is not None and (recipe.variant or type(parameters["case"]).__name__ == "StreamedCase")
-    variant = further and name.endswith(("zero-out", "replace-one"))
-    return variant or (recipe is not None and parameters.get("adjacency", "add-remove") != "add-remove")
+    from cases import RECIPES
+
+    case = parameters.get("case")
+    recipe = getattr(case, "recipe", None)
+    if recipe is None:
+        return False
+    first = type(case).__name__ != "StreamedCase" and recipe in RECIPES.get(case.cls.__name__, [])[:1]
+    further = not first and parameters.get("name", "").endswith(("zero-out", "replace-one"))
+    return further or parameters.get("adjacency", "add-remove") != "add-remove"
