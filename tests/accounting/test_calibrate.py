@@ -1,10 +1,15 @@
 """Calibrated noise costs at most its budget and at least 99.8% of it."""
 
+import math
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadapt.accounting import calibrate, epsilon
+from dpadapt.accounting.calibrate import _smallest
+from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.mechanisms import Adjacency, Gaussian
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
@@ -68,3 +73,51 @@ def test_calibration_refuses_delta_zero_and_impossible_plans():
 @pytest.mark.thorough
 def test_rows_that_are_hardly_ever_sampled_still_get_noise():
     assert calibrate(1.0, 1e-6, steps=10, rate=1e-50) == pytest.approx(0.1, rel=0.5)
+
+
+# By name: a cost as a function of the multiplier, where the search starts, the most steps that it may take, and the
+# least multiplier that it may try. The answer is 1, and a step towards less noise can take minutes.
+SEARCHES = {
+    "far": (lambda s: 1 / s**2, 1e4, 25, 0.5),
+    "near": (lambda s: 1 / s**2, 1.15, 8, 0.8),
+    "no cost above": (lambda s: 0.0 if s > 1 else 5.0, 3.0, 60, 0.7),
+    "the whole budget above": (lambda s: 1.0 if s >= 1 else 2.0, 3.0, 150, 0.7),
+    "hardly more than the budget below": (lambda s: 1e-3 if s >= 1 else 1.0000001, 1.05, 30, 0.9),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_search_takes_few_steps_and_none_far_below_the_answer(name):
+    cost, start, most, least = SEARCHES[name]
+    tried = []
+
+    def counted(multiplier):
+        tried.append(multiplier)
+        assert len(tried) <= most
+        assert multiplier >= least
+        return cost(multiplier)
+
+    answer = _smallest(counted, 1.0, start, 1e-4)
+    assert answer in tried
+    assert cost(answer) <= 1.0 < cost(answer / 1.00011)
+
+
+@pytest.mark.parametrize(("steps", "rate"), [(300, 0.01), (1, 0.99)])
+def test_no_distribution_is_made_for_more_noise_than_a_quick_bound_asks_for(monkeypatch, steps, rate):
+    """In the first plan the Rényi bound is the lower one by far, in the second the cost without sampling."""
+
+    class FirstError(Exception):
+        pass
+
+    def first(events, *_, **__):
+        ((event, _),) = events.items()
+        raise FirstError(event.event.noise_multiplier)
+
+    module = sys.modules["dpadapt.accounting.calibrate"]
+    monkeypatch.setattr(module, "pld", first)
+    without_sampling = math.sqrt(steps) / gaussian_mu(1.0, 1e-5)
+    with pytest.raises(FirstError) as stopped:
+        calibrate(1.0, 1e-5, steps=steps, rate=rate)
+    start = stopped.value.args[0]
+    assert start <= without_sampling
+    assert (start < without_sampling / 2) == (rate < 0.5)

@@ -101,7 +101,7 @@ def _smallest(
         if cost_middle <= target:
             high, cost_high = middle, cost_middle
             # If interpolation is good, a second point just below closes the bracket in one further step.
-            below = max(low, middle / (1 + tolerance))
+            below = middle / (1 + tolerance)
             if below > low:
                 cost_below = cost(below)
                 if cost_below > target:
