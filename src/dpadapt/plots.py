@@ -18,11 +18,10 @@ from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.report.charts import (
     BarChart,
     LineChart,
-    coefficient_charts,
     forecast_charts,
     spending_chart,
 )
-from dpadapt.report.fit import coefficients_of
+from dpadapt.report.fit import coefficient_charts
 from dpadapt.report.previews import Part, forecasts_at, rehearsal_chart
 from dpadapt.tables.model import TableModel
 from dpadapt.transfer.preview import Rehearsal
@@ -128,7 +127,7 @@ def plot_coefficients(
     for name, given in (("names", names), ("public", names if scales is None else scales)):
         if len(given) != n_features:
             raise ValueError(f"{name} must have one entry per coefficient: {n_features}, got {len(given)}.")
-    charts = coefficient_charts(coefficients_of(summary, list(names), label, scales))
+    charts = coefficient_charts(summary, list(names), label, scales)
     if not charts:
         raise ValueError("all coefficients of the model are 0, so there is nothing to draw.")
     if len(charts) == 1:

@@ -12,7 +12,6 @@ from dpadapt.report.charts import (
     Line,
     LineChart,
     Panel,
-    coefficient_charts,
     forecast_charts,
     spending_chart,
 )
@@ -43,13 +42,6 @@ def test_a_forecast_of_classes_leaves_out_budgets_at_which_nothing_is_released()
     (chart,) = forecast_charts(forecasts)
     assert chart.panels[0].lines[0].x == [1.0]
     assert forecast_charts(forecasts[:1]) == []
-
-
-def test_coefficients_keep_their_noise():
-    rows = [{"name": "age", "value": 2.0, "noise": 0.5}, {"name": "bmi", "value": -1.0, "noise": None}]
-    (chart,) = coefficient_charts({"parts": [{"title": "cost", "unit": "change of cost", "rows": rows}]})
-    assert (chart.names, chart.values, chart.spreads) == (["age", "bmi"], [2.0, -1.0], [0.5, None])
-    assert "standard deviation of the privacy noise" in chart.note
 
 
 @pytest.mark.parametrize("n", [0, 1, 199, 200, 201, 1001])

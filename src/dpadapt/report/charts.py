@@ -22,7 +22,6 @@ _MOST_POINTS = 200
 # Styles of curves: named by the key of the curve; curves with other keys take the next style of the second list.
 _CURVE_STYLES = {"together": "s2", "private only": "s1", "not private": "ref", "public only": "ref"}
 _OTHER_CURVE_STYLES = ("s6", "s4", "s3", "s5", "s1")
-_NOISE_NOTE = "Thin line: one standard deviation of the privacy noise, without that of the sample."
 _EPSILON_AXIS = "epsilon (smaller is more private)"
 # Sizes in units of the SVG's view box (pixels at full width).
 _WIDTH, _HEIGHT = 808, 400
@@ -284,21 +283,6 @@ def case_chart(case: Mapping[str, Any]) -> LineChart:
     ]
     title = f"{case['title']}: error by " + " and ".join(panel["key"] for panel in case["panels"])
     return LineChart(panels, title, case["axis"], note="Bands: ± one standard deviation over the splits.")
-
-
-def coefficient_charts(coefficients: Mapping[str, Any]) -> list[BarChart]:
-    """Return the largest coefficients of a model, a chart for each class; `coefficients` is from `coefficients_of`."""
-    return [
-        BarChart(
-            [row["name"] for row in part["rows"]],
-            [row["value"] for row in part["rows"]],
-            [row["noise"] for row in part["rows"]],
-            f"Coefficients of {part['title']}",
-            part["unit"],
-            _NOISE_NOTE if any(row["noise"] for row in part["rows"]) else "",
-        )
-        for part in coefficients["parts"]
-    ]
 
 
 def spending_chart(spending: Sequence[float], cap: float) -> LineChart:

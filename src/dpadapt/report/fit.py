@@ -19,7 +19,7 @@ from dpadapt.learning.base import class_probabilities
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.methods import Method
 from dpadapt.report import page
-from dpadapt.report.charts import coefficient_charts, forecast_charts
+from dpadapt.report.charts import BarChart, forecast_charts
 from dpadapt.report.previews import beside
 from dpadapt.report.receipt import best_guess, guarantee_in_words, percent, receipt_facts
 from dpadapt.transfer.base import combined, held_out_scores, regression_base
@@ -30,6 +30,7 @@ from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET, Forecast
 # high as a screen of 600 units; six such charts are as many as a reader scrolls through.
 _MAX_COEFFICIENT_BARS = 20
 _MAX_COEFFICIENT_CHARTS = 6
+_NOISE_NOTE = "Thin line: one standard deviation of the privacy noise, without that of the sample."
 # Groups that are named in one sentence.
 _MAX_GROUPS = 12
 # A group of which less than half of its own effect was kept is nearer to the overall level than to itself.
@@ -66,8 +67,8 @@ def summarise_fit(
     only if it is public.
     """
     X_public = None if public is None else np.asarray(public.X, dtype=np.float64)
-    coefficients = coefficients_of(summary, names, label, None if X_public is None else X_public.std(axis=0))
-    n_charts, receipt = len(coefficients["parts"]), summary.receipt
+    charts = coefficient_charts(summary, names, label, None if X_public is None else X_public.std(axis=0))
+    receipt = summary.receipt
     return {
         "kind": "fit",
         "verdict": verdict_on_fit(summary, forecasts, n_private),
@@ -83,10 +84,12 @@ def summarise_fit(
         "receipt": receipt_facts(receipt),
         "public": public_words,
         "parameters": {name: _parameter_in_words(value) for name, value in model.get_params(deep=False).items()},
+        "charts": charts[:_MAX_COEFFICIENT_CHARTS],
         "coefficients": {
-            **coefficients,
-            "parts": coefficients["parts"][:_MAX_COEFFICIENT_CHARTS],
-            "classes_left_out": max(0, n_charts - _MAX_COEFFICIENT_CHARTS),
+            "left_out": max(0, len(names) - _MAX_COEFFICIENT_BARS),
+            "classes_left_out": max(0, len(charts) - _MAX_COEFFICIENT_CHARTS),
+            "noise": summary.coefficient_noise is not None,
+            "scaled": X_public is not None,
         },
         "comparison": comparison,
         "by_class": class_table(summary),
@@ -101,12 +104,10 @@ def summarise_fit(
 
 def fit_page(summary: Mapping[str, Any]) -> str:
     """Return the page of one fit; `summary` is from `summarise_fit`."""
-    forecasts, parts = summary["forecasts"], summary["coefficients"]["parts"]
+    forecasts = summary["forecasts"]
     forecast = beside(forecasts, summary["receipt"]["unit"]) if forecasts else None
-    drawn = coefficient_charts(summary["coefficients"])
-    charts = [{"title": part["title"], "svg": chart} for part, chart in zip(parts, drawn, strict=True)]
     curves = forecast_charts(forecasts) if forecasts else []
-    return page("fit", summary, charts=charts, forecast=forecast, forecast_charts=curves)
+    return page("fit", summary, forecast=forecast, forecast_charts=curves)
 
 
 # The verdict: use the model, use the public model, or spend more.
@@ -407,38 +408,42 @@ def public_model_of(summary: FitSummary, model: Any, public: Public) -> Any:
 # The model: coefficients, classes, groups.
 
 
-def coefficients_of(
+def coefficient_charts(
     summary: FitSummary, names: Sequence[str], label: str, scales: NDArray[np.float64] | None
-) -> dict[str, Any]:
-    """Return the largest coefficients, times `scales` if there are any, for each class where there are several.
+) -> list[BarChart]:
+    """Return the largest coefficients, times `scales` if there are any, a chart for each class where there are several.
 
     With each stands the standard deviation that the noise gives it, where the estimator knows it.
     """
     matrix = np.atleast_2d(np.empty((0, len(names))) if summary.coefficients is None else summary.coefficients)
     if matrix.shape[1] != len(names):
-        return {"parts": [], "left_out": 0, "noise": False, "scaled": False}
+        return []
     units = np.ones(len(names)) if scales is None else scales
     spread = None if summary.coefficient_noise is None else np.atleast_2d(summary.coefficient_noise) * units
     matrix = matrix * units
+    if not np.any(matrix):
+        return []
     # Beside a public model that is not linear, coefficients describe the correction alone.
     titles, unit = [label], "what the correction adds to" if summary.beside_public_model else "change of"
     if _classifies(summary):
         classes = [str(value) for value in summary.classes]
         titles = [f"{label} = {name}" for name in (classes[1:] if len(matrix) == 1 else classes)]
         unit = f"{unit} the log-odds of"
-    parts = []
+    charts = []
     for index, (title, row) in enumerate(zip(titles, matrix, strict=False)):
-        rows = [
-            {"name": names[k], "value": float(row[k]), "noise": None if spread is None else float(spread[index, k])}
-            for k in np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]
-        ]
-        parts.append({"title": title, "unit": f"{unit} {title}", "rows": rows})
-    return {
-        "parts": parts if np.any(matrix) else [],
-        "left_out": max(0, len(names) - _MAX_COEFFICIENT_BARS),
-        "noise": spread is not None,
-        "scaled": scales is not None,
-    }
+        largest = np.argsort(-np.abs(row))[:_MAX_COEFFICIENT_BARS]
+        noise = None if spread is None or not np.any(spread[index]) else spread[index, largest].tolist()
+        charts.append(
+            BarChart(
+                [names[k] for k in largest],
+                row[largest].tolist(),
+                [None] * len(largest) if noise is None else noise,
+                f"Coefficients of {title}",
+                f"{unit} {title}",
+                "" if noise is None else _NOISE_NOTE,
+            )
+        )
+    return charts
 
 
 def class_table(summary: FitSummary) -> dict[str, Any] | None:
