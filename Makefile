@@ -121,6 +121,9 @@ $(RELEASE_STAMP): pyproject.toml
 	$(RELEASE_BIN)/python -m pip install --quiet --disable-pip-version-check build
 	touch $(RELEASE_STAMP)
 
+# A release: set the version in src/dpadapt/__init__.py and CITATION.cff; give the section "Unreleased" of CHANGELOG.md a
+# version and a date ("## 0.3.0 (2026-12-01)") and begin a new one; run this with RELEASE_PYTHONS="python3.11 python3.12
+# python3.13", and `make audit`.
 ## builds wheel and sdist into dist/, checks what they contain, and tries each in a new environment
 release-check: $(RELEASE_STAMP)
 	$(RELEASE_BIN)/python tools/release_check.py $(RELEASE_PYTHONS)
