@@ -376,7 +376,7 @@ BUDGET = {
 ROOMS = {
     "accounting": 3400,
     "audit": 1502,
-    "cli": 4565,
+    "cli": 3751,
     "clustering": 1145,
     "datasets": 641,
     "hybrid": 2726,

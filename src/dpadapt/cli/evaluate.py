@@ -12,8 +12,6 @@ from dpadapt.cli.options import (
     SpendingOptions,
     Use,
     add_command,
-    check_delta,
-    check_positive,
     teach,
 )
 from dpadapt.cli.screen import console, print_json, say, working
@@ -74,7 +72,7 @@ class EvaluateOptions(SpendingOptions):
         typer.Option(
             help="Positive: Gaussian noise, not Laplace. A ledger with many Gaussian charges has more room for it."
         ),
-        Use(check=check_delta),
+        Use(check="delta"),
     ] = 0.0
     error_bound: Annotated[
         float | None,
@@ -82,7 +80,7 @@ class EvaluateOptions(SpendingOptions):
             help="The largest loss of a row that counts: an absolute error, or a log-loss. Default: from public rows "
             "or the schema; for a log-loss, that of a probability of 1%."
         ),
-        Use(check=check_positive),
+        Use(check="positive"),
     ] = None
     public: Annotated[
         Path | None, typer.Option(help="Public rows, which only set the error bound or the bins of scores."), Use()
@@ -97,7 +95,6 @@ def mount(app: typer.Typer) -> None:
 
 def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
     """Check everything, then charge, release and print."""
-    from dpadapt.accounting.places import data_set_name
     from dpadapt.evaluation import checked_metric, evaluate
     from dpadapt.persist import load
 
@@ -114,10 +111,8 @@ def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
     if person is not None and any(column.name == person for column in of_table.schema.features(of_table.label)):
         raise ValueError(f"--person {person}: this column is a feature of the model. Name the column with the ids.")
     # For the same reason, a new ledger has the name of the file, not that of the model's rows.
-    name, pure = data_set_name(options.private), options.delta == 0
-    plan = plan_spending(
-        options, pure=pure, dataset=name, new=False, default_delta=_DELTA_OF_NEW_LEDGER if pure else None
-    )
+    pure = options.delta == 0
+    plan = plan_spending(options, pure=pure, new=False, default_delta=_DELTA_OF_NEW_LEDGER if pure else None)
     public, rows = _tables(of_table, options)
     with Spending("the evaluation did not end") as spending:
         ledger = spending.open(plan, options)

@@ -123,7 +123,6 @@ def carry_out(order: FitOptions, request: "Request | None", spending: Spending) 
         request.check_public(order.public)
         # Whoever writes a request does not choose the ledger: on a server, the name of the data set is its key.
         schema, stated = replace(request.schema, dataset=""), request.schema.dataset
-    schema = replace(schema, dataset=schema.dataset or data_set_name(order.private))
     model = unfitted(order, method, schema)
     plan = plan_spending(
         order,
@@ -138,8 +137,8 @@ def carry_out(order: FitOptions, request: "Request | None", spending: Spending) 
             f"--request: there is no ledger for {order.private} yet, and its cap is not the request's to choose. Give "
             f"--ledger-epsilon, or --ledger with the ledger of these rows."
         )
-    if plan is not None:
-        model.schema = replace(model.schema, dataset=plan.wish.dataset)
+    name = (schema.dataset or data_set_name(order.private)) if plan is None else plan.wish.dataset
+    model.schema = replace(model.schema, dataset=name)
     with working("reading"):
         inputs = _read_inputs(order, method, model)
     persist.prepare(order.out, name="--out")
@@ -427,12 +426,13 @@ def _write_report(
     from dpadapt.report.previews import forecasts_of_fit
 
     model, public = of_table.model_, inputs.public
+    n_private = _n_units(inputs.private) if order.rows is None else order.rows
+    facts = None if ledger is None else _ledger_facts(ledger, order.allowance)
     released = model.summary()
     declared = None if public is None else public.declared
     comparison = None
     if declared is not None and declared.y is not None:
         comparison = errors_on_public(released, declared)
-    n_private = _n_units(inputs.private) if order.rows is None else order.rows
     summary = summarise_fit(
         released,
         model,
@@ -444,7 +444,7 @@ def _write_report(
         public_words=None if public is None else public.words,
         comparison=comparison,
         forecasts=forecasts_of_fit(model, declared, n_private),
-        ledger=None if ledger is None else _ledger_facts(ledger, order.allowance),
+        ledger=facts,
         n_private=None if _rows_are_private(order) else n_private,
     )
     write_atomically(order.out / _REPORT, fit_page(summary).encode())

@@ -13,7 +13,7 @@ from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 
@@ -89,29 +89,6 @@ def parse_epsilons(text: str) -> list[float]:
     return epsilons
 
 
-# What a field says about its option. Checks take the value and the name of the option.
-
-
-def check_positive(value: float, option: str) -> None:
-    """Require a positive number."""
-    from dpadapt import checks
-
-    checks.positive(value, option)
-
-
-def check_delta(value: float, option: str) -> None:
-    """Require 0 <= value < 1."""
-    from dpadapt import checks
-
-    checks.delta(value, option)
-
-
-def _count(value: int, option: str) -> None:
-    from dpadapt import checks
-
-    checks.count(value, option)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Use:
     """Who states an option of `dpadapt fit`, and what it does.
@@ -126,8 +103,8 @@ class Use:
         The tasks that know it. Default: all.
     beside : str
         The option without which it means nothing.
-    check : callable, optional
-        Takes the value, if there is one, and the name of the option; raises an error.
+    check : {"positive", "count", "delta"}, optional
+        The function of `dpadapt.checks` that the value must pass, if there is one.
     parameter : str
         The parameter of the estimator that it sets. A method whose estimator lacks it refuses the option.
     parse : callable, optional
@@ -138,7 +115,7 @@ class Use:
     why_not: str = ""
     tasks: Collection[str] = tuple(FitTask)
     beside: str = ""
-    check: Callable[[Any, str], None] | None = None
+    check: Literal["positive", "count", "delta"] | None = None
     parameter: str = ""
     parse: Callable[[str, tuple[Any, ...]], Any] | None = None
 
@@ -201,7 +178,7 @@ class SpendingOptions:
 
     private: Annotated[Path, typer.Option(help="Private rows, CSV, Parquet or Excel: a file or folder."), _CUSTODIAN]
     epsilon: Annotated[
-        float, typer.Option(help="The most to spend. Positive; smaller is more private."), Use(check=check_positive)
+        float, typer.Option(help="The most to spend. Positive; smaller is more private."), Use(check="positive")
     ]
     public: Annotated[
         Path | None, typer.Option(help="Public rows, with or without the label. Not protected."), _CUSTODIAN
@@ -209,7 +186,7 @@ class SpendingOptions:
     delta: Annotated[
         float,
         typer.Option(help="Chance that the guarantee fails: well below 1 / number of rows."),
-        Use(check=check_delta, parameter="delta"),
+        Use(check="delta", parameter="delta"),
     ] = 1e-6
     adjacency: Annotated[
         AdjacencyName,
@@ -237,7 +214,7 @@ class SpendingOptions:
     ledger_epsilon: Annotated[
         float | None,
         typer.Option(help="Cap of a new ledger. Default: three times --epsilon."),
-        Use(asked=False, check=check_positive),
+        Use(asked=False, check="positive"),
     ] = None
     allowance: Annotated[
         str | None, typer.Option(help="Charge under this allowance, made by dpadapt ledger allow."), _CUSTODIAN
@@ -265,6 +242,8 @@ class SpendingOptions:
 
     def check(self, *, task: str = "") -> None:
         """Refuse options that the task does not know or that don't fit each other; nothing is read."""
+        from dpadapt import checks
+
         for name, use in uses(type(self)).items():
             value, option = getattr(self, name), flag_of(name)
             if value is None or value is False:
@@ -276,7 +255,7 @@ class SpendingOptions:
             if self.no_ledger and name != "no_ledger" and ("ledger" in name or name == "allowance"):
                 raise ValueError(f"--no-ledger: {option} asks for a ledger. Leave one out.")
             if use.check is not None:
-                use.check(value, option)
+                getattr(checks, use.check)(value, option)
         self.place  # noqa: B018  refuses a --dataset without a server
 
 
@@ -316,7 +295,7 @@ class FitOptions(SpendingOptions):
     rows: Annotated[
         int | None,
         typer.Option(help="With add-remove: a public estimate of the number of rows."),
-        Use(tasks=_PREDICTION, check=_count, parameter="n_rows"),
+        Use(tasks=_PREDICTION, check="count", parameter="n_rows"),
     ] = None
     intervals: Annotated[
         bool,
@@ -371,16 +350,16 @@ class FitOptions(SpendingOptions):
             why_not="a request can't ask for people who answer for themselves",
             tasks=_CLASSES,
             beside="agents",
-            check=check_positive,
+            check="positive",
         ),
     ] = None
     clusters: Annotated[
         int | None,
         typer.Option(help="For --task clustering: how many rows to choose."),
-        Use(tasks=(FitTask.clustering,), check=_count, parameter="n_clusters"),
+        Use(tasks=(FitTask.clustering,), check="count", parameter="n_clusters"),
     ] = None
     ledger_delta: Annotated[
-        float | None, typer.Option(help="Delta of a new ledger. Default: --delta."), Use(asked=False, check=check_delta)
+        float | None, typer.Option(help="Delta of a new ledger. Default: --delta."), Use(asked=False, check="delta")
     ] = None
     memory: Annotated[
         str | None,
@@ -421,9 +400,10 @@ def chosen_method(name: str | None, task: Task) -> Method:
 
 def check_method_delta(delta: float, option: str, method: Method) -> None:
     """Require 0 < delta < 1, or 0 <= delta < 1 for clustering, which has pure forms."""
+    from dpadapt import checks
+
     # Checked here, not in `fit`: by then a new ledger would exist, with a cap that no fit could be charged to.
-    check_delta(delta, option)
-    if delta == 0 and method.task != "clustering":
+    if checks.delta(delta, option) == 0 and method.task != "clustering":
         raise ValueError(f"{option} must be positive: the methods draw Gaussian noise, got 0. A common choice is 1e-6.")
 
 

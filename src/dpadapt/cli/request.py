@@ -18,10 +18,10 @@ import typer
 
 from dpadapt.cli.fit import check_options, read_public, unfitted
 from dpadapt.cli.options import FitOptions, add_command, asked_kinds, flag_of, teach, uses
-from dpadapt.cli.screen import at_a_terminal, check_parent, console, working, write_file
+from dpadapt.cli.screen import check_parent, console, working, write_file
+from dpadapt.cli.spending import LedgerPlan, at_a_terminal, open_ledger
 
 if TYPE_CHECKING:
-    from dpadapt.cli.spending import LedgerPlan
     from dpadapt.methods import Method
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
@@ -84,7 +84,7 @@ class Request:
                 )
         return {**values, **self.fit, "schema": self.path}
 
-    def agree(self, order: FitOptions, method: "Method", plan: "LedgerPlan | None") -> None:
+    def agree(self, order: FitOptions, method: "Method", plan: LedgerPlan | None) -> None:
         """Show what the request would spend, and refuse to go on unless the custodian agrees."""
         from dpadapt.report.terminal import facts_table
 
@@ -114,7 +114,7 @@ class Request:
                 f"Get that very file, or ask for a new request. Nothing was spent."
             )
 
-    def _facts(self, order: FitOptions, method: "Method", plan: "LedgerPlan | None") -> dict[str, str]:
+    def _facts(self, order: FitOptions, method: "Method", plan: LedgerPlan | None) -> dict[str, str]:
         from dpadapt.mechanisms.adjacency import Adjacency
 
         what = f"{method.name} ({order.task})" + (f", to predict {order.label}" if order.label else "")
@@ -139,10 +139,8 @@ class Request:
         return facts
 
 
-def _budget(plan: "LedgerPlan | None") -> dict[str, str]:
+def _budget(plan: LedgerPlan | None) -> dict[str, str]:
     """Return the state of the ledger and of the allowance before the fit."""
-    from dpadapt.cli.spending import open_ledger
-
     if plan is None:
         return {"ledger": "none (--no-ledger): nothing adds up what several fits cost"}
     if plan.cap is not None:

@@ -4,7 +4,6 @@ import errno
 import json
 import math
 import signal
-import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
@@ -181,11 +180,6 @@ def reason(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return f"an unexpected {type(error).__name__}, which is a flaw in dpadapt: please report what you did"
-
-
-def at_a_terminal() -> bool:
-    """Return whether somebody is there to answer a question."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def check_suffix(path: Path, option: str) -> None:

@@ -2,6 +2,7 @@
 
 import decimal
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from dpadapt.cli.options import SpendingOptions
-from dpadapt.cli.screen import Incomplete, at_a_terminal, reason
+from dpadapt.cli.screen import Incomplete, reason
 
 if TYPE_CHECKING:
     from dpadapt.accounting.ledger import Ledger
@@ -91,7 +92,7 @@ def plan_spending(
     options: SpendingOptions,
     *,
     pure: bool,
-    dataset: str,
+    dataset: str = "",
     stated: str = "",
     new: bool = True,
     cap_delta: float | None = None,
@@ -106,7 +107,7 @@ def plan_spending(
     pure : bool
         Whether Laplace noise is to be drawn, not Gaussian noise.
     dataset : str
-        The name of the data set in a new ledger.
+        The name of the data set in a new ledger. Empty: that of the private file.
     stated : str
         The name that the data set of a ledger must have. Empty: any.
     new : bool
@@ -116,6 +117,8 @@ def plan_spending(
     requested : bool
         Whether somebody else's request fixed the epsilon.
     """
+    from dpadapt.accounting.places import ServerPlace, data_set_name
+
     if options.no_ledger:
         return None
     path, link = found_place(options.private, options.place, new=new)
@@ -126,7 +129,7 @@ def plan_spending(
         options.delta,
         options.adjacency,
         options.unit,
-        getattr(path, "dataset", dataset),
+        path.dataset if isinstance(path, ServerPlace) else dataset or data_set_name(options.private),
         requested,
     )
     cap = {"epsilon": options.ledger_epsilon, "delta": cap_delta, "default_delta": default_delta}
@@ -138,6 +141,11 @@ def found_place(private: Path, given: "Place | None", *, new: bool = True) -> "t
     from dpadapt.accounting.places import ledger_of
 
     return ledger_of(private, given=given, new=new, ask=_answer if at_a_terminal() else None)
+
+
+def at_a_terminal() -> bool:
+    """Return whether somebody is there to answer a question."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _answer(why: str, own: Path) -> "Place":
