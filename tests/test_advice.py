@@ -70,6 +70,7 @@ def test_a_column_that_the_user_names_comes_first():
     schema = Schema.infer(table, dataset="d")
     rows = TableModel(PrivateTransferRegressor(), schema, label="cost").encode_public(table)
     assert next(iter(shift_columns(rows, schema, "cost", "weight"))) == "weight"
+    assert set(next(iter(shift_columns(rows, schema, "cost", "plan").values()))) == {0.0, 1.0}  # categories, in order
     with pytest.raises(ValueError, match="split_by"):
         shift_columns(rows, schema, "cost", "height")
 

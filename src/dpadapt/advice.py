@@ -20,7 +20,17 @@ from sklearn.isotonic import isotonic_regression
 
 from dpadapt import checks
 from dpadapt.methods import Method, find
-from dpadapt.tables import Category, Date, EncodedRows, Number, Schema, TableModel, parse_days, parse_numbers
+from dpadapt.tables import (
+    Category,
+    Date,
+    EncodedRows,
+    Number,
+    Schema,
+    TableModel,
+    parse_days,
+    parse_numbers,
+    parse_text,
+)
 from dpadapt.transfer.preview import Preview, Rehearsal, rehearse
 
 # Most public rows that are rehearsed on, a random sample of more, and most rows in the role of private ones: more take
@@ -173,7 +183,7 @@ def advise(
     secret_size : bool, default=False
         Whether the number of private rows is itself secret; `n_private` is then an estimate.
     split_by : str, optional
-        A column along which public and private people differ, such as a date: tried first.
+        A column of numbers, dates or categories along which public and private people differ: tried first.
     epsilons : sequence of float
         Budgets to compare.
     random_state : int, optional
@@ -295,10 +305,8 @@ def shift_columns(
     Of many numbers those are taken that stand at equal distances in the order of their correlation with the label, so
     that mild and strong differences are among them.
     """
-    dates, numbers = _sortable_columns(rows.table.frame, schema, label, split_by)
-    if split_by is not None and split_by not in {**dates, **numbers}:
-        raise ValueError(f"split_by: the public table has no column {split_by!r} with numbers or dates.")
-    first = {} if split_by is None else {split_by: {**dates, **numbers}[split_by]}
+    dates, numbers = _dates_and_numbers(rows.table.frame, schema, label)
+    first = {} if split_by is None else {split_by: sort_key(rows.table.frame, schema, split_by)}
     usable: dict[str, NDArray[np.float64]] = {}
     for name, values in {**first, **dates}.items():
         if name == split_by or (_splits(values) and not _alike(values, usable.values())):
@@ -322,8 +330,8 @@ def shift_columns(
     return {name: _filled(values) for name, values in list(usable.items())[:_MOST_SHIFTS]}
 
 
-def _sortable_columns(
-    frame: pd.DataFrame, schema: Schema, label: str, split_by: str | None
+def _dates_and_numbers(
+    frame: pd.DataFrame, schema: Schema, label: str
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, NDArray[np.float64]]]:
     """Return the columns of dates and times, and the other columns of numbers, with a number for each row."""
     dates: dict[str, NDArray[np.float64]] = {}
@@ -333,10 +341,31 @@ def _sortable_columns(
             continue
         if isinstance(column, Date):
             dates[column.name] = parse_days(frame[column.name], column.format)
-        elif isinstance(column, Number) or column.name == split_by:
+        elif isinstance(column, Number):
             timed = not _WORDS_FOR_TIMES.isdisjoint(re.split(r"[^a-z]+", column.name.lower()))
             (dates if timed else numbers)[column.name] = parse_numbers(frame[column.name])
     return dates, numbers
+
+
+def sort_key(frame: pd.DataFrame, schema: Schema, name: str) -> NDArray[np.float64]:
+    """Return a number for each row by which a column sorts them: a number, a date, or the place of its category."""
+    if name not in frame.columns:
+        raise ValueError(f"split_by (--split-by): the public table has no column {name!r}.")
+    column = next((part for part in schema.columns if part.name == name), None)
+    numbers = parse_numbers(frame[name])
+    if np.isfinite(numbers).all():
+        return numbers
+    if isinstance(column, Category):
+        order = {str(value): position for position, value in enumerate(column.values)}
+        # Values that are not listed come last.
+        return np.array([order.get(text, len(order)) for text in parse_text(frame[name])], dtype=np.float64)
+    for key in (numbers, parse_days(frame[name], column.format if isinstance(column, Date) else "ISO8601")):
+        if np.isfinite(key).mean() > 0.5:
+            return _filled(key)
+    raise ValueError(
+        f"split_by (--split-by): column {name!r} must hold a number, a date such as 2024-05-31 or a category of the "
+        f"schema in most rows."
+    )
 
 
 def _filled(values: NDArray[np.float64]) -> NDArray[np.float64]:

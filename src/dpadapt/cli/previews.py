@@ -28,13 +28,10 @@ from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, Sche
 from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from dpadapt.advice import Advice
     from dpadapt.demo import Compared
     from dpadapt.report.previews import Part
-    from dpadapt.tables import EncodedRows, Schema
+    from dpadapt.tables import EncodedRows
     from dpadapt.transfer.preview import Preview
 
 
@@ -261,6 +258,7 @@ def _rehearse(
     import numpy as np
 
     from dpadapt import checks
+    from dpadapt.advice import sort_key
     from dpadapt.demo import compared
     from dpadapt.report.previews import compared_rehearsals, rehearsal_page
     from dpadapt.tables import read_schema
@@ -283,7 +281,8 @@ def _rehearse(
         raise ValueError(f"--public {public}: column {label!r} is missing. A rehearsal needs labels.")
     if len(rows_read.X) < _LEAST_ROWS_TO_REHEARSE:
         raise ValueError(f"--public {public}: at least {_LEAST_ROWS_TO_REHEARSE} rows are needed to rehearse on.")
-    options = {"epsilons": epsilons, "repeats": repeats, "split_by": _key(rows_read, known, split_by)}
+    key = None if split_by is None else sort_key(rows_read.table.frame, known, split_by)
+    options = {"epsilons": epsilons, "repeats": repeats, "split_by": key}
     # Equal seeds give equal splits to all methods.
     options["random_state"] = int(np.random.default_rng().integers(2**31)) if seed is None else seed
     parts = _measure(lines, [model.configured() for model in models], rows_read, rows, options)
@@ -308,35 +307,6 @@ def _measure(
             rehearsal = rehearse(estimator, public.declared, rows, use_public=line.shared, **options)
             parts.append(Part(line.key, line.name, line.method.name, line.shared, rehearsal))
     return parts
-
-
-def _key(public: "EncodedRows", schema: "Schema", column: str | None) -> "NDArray[np.float64] | None":
-    """Return what --split-by sorts by: numbers, dates, or the order of categories in the schema."""
-    import numpy as np
-
-    from dpadapt.tables import Category, Date, parse_days, parse_numbers, parse_text
-
-    if column is None:
-        return None
-    frame = public.table.frame
-    if column not in frame.columns:
-        raise ValueError(f"--split-by {column}: the public table has no such column.")
-    described = next((part for part in schema.columns if part.name == column), None)
-    numbers = parse_numbers(frame[column])
-    if np.isfinite(numbers).all():
-        return numbers
-    if isinstance(described, Category):
-        order = {str(value): position for position, value in enumerate(described.values)}
-        # Values that are not listed come last.
-        return np.array([order.get(text, len(order)) for text in parse_text(frame[column])], dtype=np.float64)
-    days = parse_days(frame[column], described.format if isinstance(described, Date) else "ISO8601")
-    for key in (numbers, days):
-        if np.isfinite(key).mean() > 0.5:
-            return np.where(np.isfinite(key), key, np.nanmedian(key))
-    raise ValueError(
-        f"--split-by {column}: it must hold a number, a date such as 2024-05-31 or a category of the schema in most "
-        f"rows."
-    )
 
 
 def mount(app: typer.Typer) -> None:
