@@ -15,7 +15,6 @@ import gzip
 import io
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ _Read = TypeVar("_Read")
 
 _DAMAGED = "can't be read as {}. Check that it is a file of this format."
 _NO_PATH = "can't be read. Check the path."
-NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
+_NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
 # How the names of files begin that writers of folders put beside the rows, such as _SUCCESS and .part-0.crc; how those
 # of ledgers end.
 _NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
@@ -44,7 +43,7 @@ _SEPARATORS = (",", ";", "\t", "|")
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
-_NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
+__NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
 # Encodings in which what a byte means depends on no earlier row, by Python's names. Not so in those with shifts between
 # alphabets (hz, iso2022, utf-7), and escapes such as \n make a line end of a cell without one.
 _STATELESS_ENCODINGS = re.compile(
@@ -100,23 +99,12 @@ class Format:
     open: Callable[[Path, str, str | None], File]
 
 
-def in_files(data: Any) -> bool:
-    """Return whether rows are given as files: by a path, or as a data set of Arrow."""
-    return isinstance(data, str | Path) or _is_dataset(data)
-
-
-def _is_dataset(data: Any) -> bool:
-    # Whoever has a dataset has imported the module.
-    module = sys.modules.get("pyarrow.dataset")
-    return module is not None and isinstance(data, module.Dataset)
-
-
 def files_of(data: Any, named: str, *, private: bool, encoding: str | None = None) -> tuple[list[File], Path]:
     """Return the file at a path, the files of a folder in the order of their names, or a data set; and the folder.
 
     Only the names and types of columns are read here. The files of a folder must agree in them.
     """
-    if _is_dataset(data):
+    if hasattr(type(data), "get_fragments"):
         files, folder = [_dataset_file(data, named)], Path()
     elif isinstance(data, str | Path):
         path, encoding = Path(data), known_encoding(encoding, named)
@@ -133,12 +121,12 @@ def files_of(data: Any, named: str, *, private: bool, encoding: str | None = Non
             f"{type(data).__name__}."
         )
     for file in files:
-        require_names(file.header, file.named, private=private)
+        _require_names(file.header, file.named, private=private)
     _check_same_columns(files, private=private)
     return files, folder
 
 
-def require_names(frame: "pd.DataFrame", named: str, *, private: bool) -> None:
+def _require_names(frame: "pd.DataFrame", named: str, *, private: bool) -> None:
     """Refuse a table in which two columns have one name."""
     if frame.columns.has_duplicates:
         # If a private file has no header, its column names are the values of a private row.
@@ -539,7 +527,7 @@ def _columns(schema: Any, named: str) -> "tuple[pd.DataFrame, dict[str, str]]":
                 types[str(column.name).strip()] = "string" if texts else str(kind)
         return frame, {name: types[name] for name in frame.columns if name in types}
 
-    return without_values(read, named, NO_PLAIN_CELLS)
+    return without_values(read, named, _NO_PLAIN_CELLS)
 
 
 def _parquet_frames(path: Path, named: str, rows: int | None) -> "Iterator[pd.DataFrame]":
@@ -568,6 +556,40 @@ def _arrow_frames(batches: Any, schema: Any, named: str, refusal: str) -> "Itera
         frame = without_values(read, named, refusal)
 
 
+def frame_of(data: Any, named: str, *, private: bool) -> "pd.DataFrame":
+    """Return a frame of pandas, or what hands out its columns through Arrow, as a frame of plain cells."""
+    import pandas as pd
+
+    if isinstance(data, pd.DataFrame):
+        frame = without_values(lambda: _without_arrow(data), named, _NO_PLAIN_CELLS)
+    elif hasattr(data, "__arrow_c_stream__"):
+        frame = without_values(lambda: from_arrow(data), named, _NO_PLAIN_CELLS)
+    else:
+        raise TypeError(
+            f"{named} must be a data frame (pandas, polars, pyarrow) or the path of a {FORMAT_NAMES} file, got "
+            f"{type(data).__name__}. An array has no names of columns: make a data frame of it."
+        )
+    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
+    _require_names(frame, named, private=private)
+    return frame.reset_index(drop=True)
+
+
+def _without_arrow(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a frame of pandas whose columns of Arrow are those of `from_arrow`."""
+    import pandas as pd
+
+    frame = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        texts = isinstance(kind, pd.StringDtype) and kind.storage.startswith("pyarrow")
+        if texts or isinstance(kind, pd.ArrowDtype):
+            import pyarrow
+
+            column = pyarrow.table({"cells": frame.iloc[:, place].array.__arrow_array__()})
+            if not texts or not _is_utf_8(column["cells"]):
+                frame.isetitem(place, from_arrow(column)["cells"].array)
+    return frame
+
+
 def from_arrow(data: Any) -> "pd.DataFrame":
     """Return what hands out its columns through Arrow's C interface as a frame of pandas, its names stripped.
 
@@ -588,7 +610,7 @@ def from_arrow(data: Any) -> "pd.DataFrame":
             # Claim: what a list becomes depends on that cell alone. Otherwise the lists of all rows would be parts of
             # one array, whose type a gap in one of them changes.
             by_cell[place] = [_plain(cell) for cell in cells]
-        elif not is_utf_8(cells):
+        elif not _is_utf_8(cells):
             by_cell[place] = _decoded(cells)
     places = [place for place in range(table.num_columns) if place not in by_cell]
     frame = _converted(table.select(places))
@@ -642,7 +664,7 @@ def _is_text(kind: Any) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
-def is_utf_8(cells: Any) -> bool:
+def _is_utf_8(cells: Any) -> bool:
     """Return False for texts of Arrow with bytes that are not UTF-8: pandas could read none of them."""
     import pyarrow
 

@@ -4,7 +4,7 @@ What a row becomes depends on that row and the schema, for public, private and n
 out of range or not listed are encoded without a message, so that nothing is said about private rows.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -229,9 +229,7 @@ def levels_of(texts: list[str], values: Values) -> tuple[NDArray[np.int64], NDAr
     return listed, missing
 
 
-def encode_labels(
-    table: Table, schema: Schema, *, label: str, task: Literal["regression", "classification"]
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def encode_labels(table: Table, schema: Schema, *, label: str, task: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the labels of the rows that have one, and which rows these are.
 
     Parameters
@@ -240,7 +238,8 @@ def encode_labels(
     schema : Schema
     label : str
         The column of the labels.
-    task : {"regression", "classification"}
+    task : str
+        "regression", or else labels are classes.
 
     Returns
     -------

@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
-from dpadapt.inputs.files import in_files
 from dpadapt.inputs.gate import declared_public
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
 from dpadapt.inputs.sources import Source
@@ -34,7 +33,7 @@ from dpadapt.tables.encoding import (
     feature_names,
     has_unknown_columns,
 )
-from dpadapt.tables.reading import MOST_PUBLIC_ROWS, Table, TableChunks, as_table, sampled_table, table_chunks
+from dpadapt.tables.reading import MOST_PUBLIC_ROWS, Table, TableChunks, as_table, in_files, sampled_table, table_chunks
 from dpadapt.tables.schema import Encoded, Number, Schema, mixed_classes
 
 _ASSUMED_OF_SCHEMA = "the schema: column names, ranges, categories, what stands for missing cells"
@@ -226,17 +225,19 @@ class TableModel(PrivateEstimator):
             raise TypeError(f"schema must be a dpadapt.Schema, got {type(self.schema).__name__}. See Schema.infer.")
         if not hasattr(self.estimator, "fit"):
             raise TypeError(f"estimator must be a private estimator, got {type(self.estimator).__name__}.")
+        task = self.task
         if self.person is not None and not self._counts_rows:
             raise ValueError(f"person: {type(self.estimator).__name__} protects rows, not persons. Leave it out.")
-        if self.person is not None and any(column.name == self.person for column in self.schema.features(self.label)):
+        if self.person in [column.name for column in self.schema.features(self.label)]:
             raise ValueError(
                 f'person: set type = "ignore" for the column {self.person!r} in the schema: it is no feature.'
             )
-        self._check_weight()
+        if self.weight is not None:
+            self._check_weight()
         wanted: dict[str, Any] = {}
-        if self.task != "clustering" and self.label is None:
+        if task != "clustering" and self.label is None:
             raise ValueError("label must name the column to predict.")
-        if self.label is not None and self.task == "regression":
+        if self.label is not None and task == "regression":
             wanted["target_bounds"] = self.schema.bounds(self.label)
         elif self.label is not None:
             wanted["classes"] = list(self.schema.classes(self.label))
@@ -249,8 +250,6 @@ class TableModel(PrivateEstimator):
 
     def _check_weight(self) -> None:
         """Refuse a weight column that can't be used; no row is read."""
-        if self.weight is None:
-            return
         if "sample_weight" not in signature(self.estimator.fit).parameters:
             raise ValueError(f"weight: {type(self.estimator).__name__} takes no sample weights. Leave it out.")
         if any(column.name == self.weight for column in self.schema.features(None)):
@@ -334,14 +333,13 @@ class TableModel(PrivateEstimator):
 
         `done` is called with the number of rows of each chunk.
         """
-        schema, label = self.schema, self.label or ""
+        schema, label = self.schema, self.label
         check_columns(chunks.header, schema, label=label)
-        task: Literal["regression", "classification"] = "regression" if self.task == "regression" else "classification"
 
         def encoded() -> Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]]:
             for chunk in chunks:
-                y, labelled = encode_labels(chunk, schema, label=label, task=task)
-                yield encode_features(chunk, schema, label=label), self._with_any_label(y, labelled), labelled
+                y, labelled = self._private_labels(chunk)
+                yield encode_features(chunk, schema, label=label), y, labelled
                 done(len(labelled))
 
         stream = Source(encoded, memory)
@@ -358,15 +356,11 @@ class TableModel(PrivateEstimator):
         column of ids though the model was fitted without one.
         """
         table = as_table(X, origin="X", private=True, empty=True, encoding=self.encoding)
-        table, label = _with_labels(table, self.label, y), self.label or ""
+        table = _with_labels(table, self.label, y)
         check_columns(table, self.schema, label=self.label)
-        task: Literal["regression", "classification"] = (
-            "regression" if is_regressor(self.estimator) else "classification"
-        )
-        labels, labelled = encode_labels(table, self.schema, label=label, task=task)
+        labels, labelled = self._private_labels(table)
         shares = None if person is None else self._person_shares(table, person)
-        rows = encode_features(table, self.schema, label=self.label)
-        return rows, self._with_any_label(labels, labelled), labelled, shares
+        return encode_features(table, self.schema, label=self.label), labels, labelled, shares
 
     def encode_public(self, public: Any) -> EncodedRows:
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
@@ -394,18 +388,12 @@ class TableModel(PrivateEstimator):
             rows = encode_features(table, schema, label=label)
             shares = self._person_shares(table, self.person) if table.private and self.person is not None else None
             return EncodedRows(table, rows, None, shares, tasks, unseen, unknown, sampled=sampled)
-        y, labelled = encode_labels(
-            table, schema, label=label, task="regression" if self.task == "regression" else "classification"
-        )
         if table.private:
-            return EncodedRows(
-                table,
-                encode_features(table, schema, label=label),
-                self._with_any_label(y, labelled),
-                self._shares(table, labelled),
-                unknown=unknown,
-                weights=self._weights(table),
-            )
+            y, labelled = self._private_labels(table)
+            weights = None if self.weight is None else self._weights(table, self.weight)
+            rows, shares = encode_features(table, schema, label=label), self._shares(table, labelled)
+            return EncodedRows(table, rows, y, shares, unknown=unknown, weights=weights)
+        y, labelled = encode_labels(table, schema, label=label, task=self.task)
         if not labelled.all():
             table = replace(table, frame=table.frame[labelled].reset_index(drop=True))
             tasks = None if tasks is None else np.asarray(tasks)[labelled]
@@ -413,26 +401,25 @@ class TableModel(PrivateEstimator):
         rows = encode_features(table, schema, label=label)
         return EncodedRows(table, rows, y, None, tasks, unseen, unknown, sampled=sampled)
 
-    def _with_any_label(self, y: NDArray[Any], labelled: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return one label for each row, given those of the rows that have one; the others count nothing."""
+    def _private_labels(self, table: Table) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return one label for each row, and which rows have one of their own; the others count nothing."""
         label = self.label or ""
-        known = self.schema.bounds(label) if self.task == "regression" else self.schema.classes(label)
-        whole = np.full(len(labelled), np.asarray(known)[0])
+        y, labelled = encode_labels(table, self.schema, label=label, task=self.task)
+        of_schema = self.schema.bounds(label) if self.task == "regression" else self.schema.classes(label)
+        whole = np.full(len(labelled), np.asarray(of_schema)[0])
         whole = whole.astype(np.result_type(whole, y), copy=False)
         whole[labelled] = y
-        return whole
+        return whole, labelled
 
-    def _weights(self, table: Table) -> NDArray[np.float64] | None:
+    def _weights(self, table: Table, weight: str) -> NDArray[np.float64]:
         """Return the sample weight of each private row; NaN where a cell holds no number."""
-        if self.weight is None:
-            return None
-        if self.weight not in table.frame.columns:
+        if weight not in table.frame.columns:
             raise ValueError(
-                f"{table.origin}: there is no column {self.weight!r}, which weight (--weight) names. Correct it."
+                f"{table.origin}: there is no column {weight!r}, which weight (--weight) names. Correct it."
             )
         # The schema says nothing about the cells of a column that it ignores; one table has one decimal mark.
         marks = [column.decimal for column in self.schema.columns if isinstance(column, Number)]
-        return parse_numbers(table.frame[self.weight], "," if "," in marks else ".")
+        return parse_numbers(table.frame[weight], "," if "," in marks else ".")
 
     def _shares(self, table: Table, labelled: NDArray[np.bool_]) -> Shares | None:
         """Return how much each private row counts, alike whether all rows have labels or not."""

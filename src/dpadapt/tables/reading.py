@@ -16,16 +16,7 @@ from numpy.typing import NDArray
 from dpadapt import checks
 from dpadapt.data import Public
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.files import (
-    FORMAT_NAMES,
-    NO_PLAIN_CELLS,
-    File,
-    files_of,
-    from_arrow,
-    is_utf_8,
-    require_names,
-    without_values,
-)
+from dpadapt.inputs.files import File, files_of, frame_of
 from dpadapt.tables.cells import cell_objects
 
 if TYPE_CHECKING:
@@ -36,6 +27,7 @@ _CHUNK_ROWS = 1 << 14
 # Public rows that are used of a larger table: boosting and cross-validation work in memory, and more rows hardly change
 # a public model. `python -m benchmarks scale` compares.
 MOST_PUBLIC_ROWS = 200_000
+_EMPTY_TABLE = "the table has no rows. Give one with a header and at least one row."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +83,6 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
     >>> as_table(pyarrow.table({"age": [31, 54]}), origin="X", private=True).frame["age"].tolist()
     [31, 54]
     """
-    import pandas as pd
 
     if isinstance(data, Public):
         data = data.X
@@ -99,41 +90,10 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
         return replace(data, private=data.private or private)
     if isinstance(data, str | Path):
         return read_table(data, origin=f"{origin} {data}", private=private, empty=empty, encoding=encoding)
-    if isinstance(data, pd.DataFrame):
-        frame = without_values(lambda: _without_arrow(data), origin, NO_PLAIN_CELLS)
-    elif hasattr(data, "__arrow_c_stream__"):
-        frame = without_values(lambda: from_arrow(data), origin, NO_PLAIN_CELLS)
-    else:
-        raise TypeError(
-            f"{origin} must be a data frame (pandas, polars, pyarrow) or the path of a {FORMAT_NAMES} "
-            f"file, got {type(data).__name__}. An array has no names of columns: make a data frame of it."
-        )
-    frame.columns = pd.Index([str(name).strip() for name in frame.columns])
-    require_names(frame, origin, private=private)
-    _require_rows(frame, origin, empty=empty)
-    return Table(frame.reset_index(drop=True), origin, private)
-
-
-def _require_rows(frame: "pd.DataFrame", named: str, *, empty: bool) -> None:
-    """Refuse a table without rows, or accept it if it has columns and `empty` says so."""
+    frame = frame_of(data, origin, private=private)
     if not len(frame) and not (empty and frame.shape[1]):
-        raise ValueError(f"{named}: the table has no rows. Give one with a header and at least one row.")
-
-
-def _without_arrow(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return a frame of pandas whose columns of Arrow are those of `from_arrow`."""
-    import pandas as pd
-
-    frame = frame.copy(deep=False)
-    for place, kind in enumerate(frame.dtypes):
-        texts = isinstance(kind, pd.StringDtype) and kind.storage.startswith("pyarrow")
-        if texts or isinstance(kind, pd.ArrowDtype):
-            import pyarrow
-
-            column = pyarrow.table({"cells": frame.iloc[:, place].array.__arrow_array__()})
-            if not texts or not is_utf_8(column["cells"]):
-                frame.isetitem(place, from_arrow(column)["cells"].array)
-    return frame
+        raise ValueError(f"{origin}: {_EMPTY_TABLE}")
+    return Table(frame, origin, private)
 
 
 def read_table(
@@ -243,8 +203,14 @@ class TableChunks:
                     ordered = frame if list(frame.columns) == columns else frame[columns]
                     yield Table(ordered, file.named, header.private, header.folder)
         if not some:
-            _require_rows(header.frame, header.origin, empty=self._empty)
+            if not (self._empty and columns):
+                raise ValueError(f"{header.origin}: {_EMPTY_TABLE}")
             yield header
+
+
+def in_files(data: Any) -> bool:
+    """Return whether rows are given as files: by a path, or as a dataset of pyarrow."""
+    return isinstance(data, str | Path) or hasattr(type(data), "get_fragments")
 
 
 def table_chunks(
