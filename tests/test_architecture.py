@@ -275,7 +275,7 @@ TYPED_OR_PUBLIC = {
     "integrations/dask.py": {
         "method(np.zeros((1, width)))": "of a null row",
         "method(frame)": "predictions",
-        "found": "predictions",
+        "predictions": "of a model",
     },
     "tables/cells.py": {"text": "one text", "found": "distinct cells, which have the type of their column"},
     "tables/encoding.py": {"values": "classes of the schema"},

@@ -426,10 +426,8 @@ def _trained(module: Any, X: Array, y: Array, X_test: Array, y_test: Array, rate
 
 def _zero_shot(name: str, features: Array) -> float:
     """Return the accuracy on the test rows of the classes of ImageNet that belong to each class."""
-    from dpadapt.representation.encoders import imagenet_scores
-
     classes = sets.FASHION_CLASSES if name == FASHION else sets.CIFAR_CLASSES
-    scores, y, test = imagenet_scores(features), _images(name)[1], _split(name)[2]
+    scores, y, test = sets.imagenet_scores(features), _images(name)[1], _split(name)[2]
     best = [scores[:, list(some)].max(axis=1) if some else np.full(len(scores), -np.inf) for some in classes]
     return 100 * float(np.mean(np.stack(best, axis=1).argmax(axis=1)[test] == y[test]))
 

@@ -224,13 +224,22 @@ FASHION_CLASSES = (
 )
 
 
+def imagenet_scores(features: Any) -> Array:
+    """Return the scores of the 1,000 classes of ImageNet for features of `EfficientNetLite0`."""
+    import torch
+
+    from dpadapt.representation.encoders import _efficientnet
+
+    with torch.no_grad():
+        scores = _efficientnet()._fc(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
+    return np.asarray(scores.numpy())
+
+
 def _imagenet(features: Callable[[], tuple[Array, Array]], classes: tuple[tuple[int, ...], ...], name: str) -> float:
     """Return how often the best-scoring ImageNet class of an image belongs to its class."""
     X, y = features()
 
     def scores() -> Array:
-        from dpadapt.representation.encoders import imagenet_scores
-
         by_class = imagenet_scores(X)
         best = [by_class[:, list(places)].max(axis=1) if places else np.full(len(X), -np.inf) for places in classes]
         return np.stack(best, axis=1)

@@ -309,10 +309,10 @@ def _scaled(frame: Any, case: Case) -> NDArray[np.float64]:
 
 
 def _estimator(method: Method, case: Case, epsilon: float, seed: int) -> Any:
-    wanted: dict[str, Any] = {"epsilon": epsilon, "delta": _DEMO_DELTA, "random_state": seed}
-    wanted |= {"target_bounds": case.bounds} if case.task == "regression" else {"classes": [0, 1]}
-    known = method.estimator().get_params(deep=False)
-    return method.estimator(**{name: value for name, value in wanted.items() if name in known})
+    values: dict[str, Any] = {"epsilon": epsilon, "delta": _DEMO_DELTA, "random_state": seed}
+    values |= {"target_bounds": case.bounds} if case.task == "regression" else {"classes": [0, 1]}
+    parameters = method.estimator().get_params(deep=False)
+    return method.estimator(**{name: value for name, value in values.items() if name in parameters})
 
 
 def _error(model: Any, X: NDArray[np.float64], y: NDArray[Any], task: str) -> float:

@@ -229,13 +229,13 @@ def evaluate(
         child = ledger.child(epsilon, delta, label=label, unit=unit, random_state=random_state)
     else:
         raise TypeError(f"ledger must be a dpadapt.Ledger or None, got {type(ledger).__name__}.")
-    known = None if public is None else _public_rows(model, public)
+    public_rows = None if public is None else _public_rows(model, public)
     # Claim: no warning shows a private cell or label. All are ignored while private rows are read and predicted.
     with silenced():
         rows = _private_rows(model, X, y, persons, child)
     # The number of rows, or of persons, is public unless one may be added or removed.
     n_units = 0 if child.adjacency is Adjacency.ADD_REMOVE else rows.n_units
-    measure = _measure(chosen, model, known, error_bound, n_bins=_number_of_bins(epsilon * n_units))
+    measure = _measure(chosen, model, public_rows, error_bound, n_bins=_number_of_bins(epsilon * n_units))
     with silenced():
         bounded = measure.count(inner, rows)
     noise = Gaussian(1 / gaussian_mu(epsilon, delta)) if delta else Laplace(1 / epsilon)
@@ -321,7 +321,7 @@ class _Measure:
     value : callable
         Takes the released counts; returns the metric and its gradient.
     totals : callable
-        Takes the counts; returns the numbers that `value` divides by, and of how many bins each is the sum.
+        Takes the counts; returns the sums that `value` divides by, and how many bins each sum is over.
     largest : float
         The largest possible value.
     pseudo : float
@@ -680,10 +680,10 @@ def _score_edges(
     levels = np.arange(1, n_bins) / n_bins
     # Half-way to the next lower public score: a private row with the cells of a public one has its score, and would lie
     # on an edge. In a batch of another size such a score is rounded differently, so that it could change its bin.
-    known = np.unique(scores)
-    place = np.searchsorted(known, np.quantile(scores, levels, method="nearest"))
+    distinct = np.unique(scores)
+    place = np.searchsorted(distinct, np.quantile(scores, levels, method="nearest"))
     place = np.unique(place[place > 0])
-    return (known[place - 1] + known[place]) / 2, "quantiles of public rows"
+    return (distinct[place - 1] + distinct[place]) / 2, "quantiles of public rows"
 
 
 def _log_odds(probabilities: NDArray[Any]) -> NDArray[np.float64]:

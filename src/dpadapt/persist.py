@@ -108,9 +108,9 @@ def _content(model: Any, extra: Mapping[str, Any] | None) -> bytes:
     if isinstance(model, TableModel):
         if "model_" not in vars(model):
             raise ValueError("model must be fitted and hold its receipt in privacy_. Call fit first.")
-        known = {"schema": model.schema.to_dict(), "label": model.label, "task": model.task}
-        known |= {name: getattr(model, name) for name in _COLUMNS_BESIDE if getattr(model, name) is not None}
-        model, extra = model.model_, {**known, **(extra or {})}
+        table_facts = {"schema": model.schema.to_dict(), "label": model.label, "task": model.task}
+        table_facts |= {name: getattr(model, name) for name in _COLUMNS_BESIDE if getattr(model, name) is not None}
+        model, extra = model.model_, {**table_facts, **(extra or {})}
     method = method_of(model)
     receipts = {name: value for name, value in _fitted(model).items() if isinstance(value, Receipt)}
     if set(receipts) != {"privacy_"}:

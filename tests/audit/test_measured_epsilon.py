@@ -165,7 +165,7 @@ def test_estimators_are_scored_by_their_coefficients():
     assert lower_bound(lambda mean: Model(mean, rng), 0.0, 9.0, delta=0.0, runs=100).epsilon_lower > 1.0
 
 
-def test_a_score_may_be_given_and_progress_shown(capsys):
+def test_a_score_may_be_given():
     rng = np.random.default_rng(0)
     bound = lower_bound(
         lambda total: {"sum": total + rng.laplace()},
@@ -174,10 +174,8 @@ def test_a_score_may_be_given_and_progress_shown(capsys):
         delta=0.0,
         runs=60,
         score=lambda output: output["sum"],
-        progress=True,
     )
     assert bound.epsilon_lower > 1.0
-    assert "audit" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("method", ["any", "gaussian", "shift"])
@@ -203,15 +201,6 @@ def test_no_number_of_runs_refutes_a_claim_that_holds():
     for method in ("any", "gaussian", "shift"):
         bound = bound_from_scores(*scores, train=1000, delta=0.05, confidence=0.99, method=method)
         assert bound.runs_to_refute(gaussian_epsilon(2.0, 0.05)) == math.inf
-        assert bound.runs_to_refute(gaussian_epsilon(2.0, 0.05), favourable=True) == math.inf
-
-
-def test_favourable_rates_need_fewer_runs():
-    rng = np.random.default_rng(1)
-    scores = rng.standard_normal(60), rng.standard_normal(60) + 1.5
-    bound = bound_from_scores(*scores, train=20, delta=0.05, confidence=0.99, method="gaussian")
-    claimed = gaussian_epsilon(1.0, 0.05)
-    assert bound.runs_to_refute(claimed, favourable=True) < bound.runs_to_refute(claimed)
 
 
 def test_a_given_threshold_spends_no_run_on_choosing():

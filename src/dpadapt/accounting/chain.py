@@ -194,7 +194,7 @@ def begin(record: Record) -> tuple[str, Terms, State] | None:
 
 
 def follow(known: State, records: Iterable[Record], terms: Terms) -> tuple[State, list[Past]]:
-    """Follow the chain from a known state as far as the records are unaltered; return also what people want to see."""
+    """Follow the chain from a known state as far as records are unaltered; return the new state and past charges."""
     number, head = known.records, known.head
     sums, runs, allowances = known.sums, dict(known.runs), dict(known.allowances)
     past: list[Past] = []

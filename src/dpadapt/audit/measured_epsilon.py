@@ -11,7 +11,7 @@ it would take to refute a wrong one.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -165,7 +165,7 @@ class LowerBound:
         """Return whether a claim of `epsilon` (at the same delta) is refuted."""
         return self.epsilon_lower > epsilon
 
-    def runs_to_refute(self, epsilon: float, *, favourable: bool = False) -> float:
+    def runs_to_refute(self, epsilon: float) -> float:
         """Return about how many runs on each data set would refute a claim of `epsilon`; inf if no number would.
 
         With that many runs the same attack would probably refute the claim, if its true error rates are those seen here
@@ -175,14 +175,8 @@ class LowerBound:
         ----------
         epsilon : float
             The claim, at the same delta.
-        favourable : bool, default=False
-            Take the lowest error rates that are compatible with those seen (95% confidence) instead. The result is
-            then the least number that can be hoped for.
         """
-        if favourable:
-            rates = lower_limit(self.errors_seen, self.seen, 0.05)
-        else:
-            rates = (self.errors_seen + 1) / (self.seen + 2)
+        rates = (self.errors_seen + 1) / (self.seen + 2)
 
         def enough(runs: float) -> bool:
             return self._expected(runs * self.trials / self.runs, rates) > epsilon
@@ -222,10 +216,14 @@ class LowerBound:
 
     def __str__(self) -> str:
         """Return one line of text."""
-        given = {"any": "any mechanism", "gaussian": "if it is Gaussian-private", "shift": "if its noise is normal"}
+        assumptions = {
+            "any": "any mechanism",
+            "gaussian": "if it is Gaussian-private",
+            "shift": "if its noise is normal",
+        }
         return (
             f"epsilon >= {self.epsilon_lower:.3f} at delta = {self.delta:.3g} ({self.confidence:.6g} confidence, "
-            f"{given[self.method]}; {self.runs} runs on each data set, fpr {self.fpr:.3g}, fnr {self.fnr:.3g})"
+            f"{assumptions[self.method]}; {self.runs} runs on each data set, fpr {self.fpr:.3g}, fnr {self.fnr:.3g})"
         )
 
 
@@ -240,7 +238,6 @@ def lower_bound(
     method: str = "any",
     score: Callable[[Any], float] | None = None,
     threshold: float | None = None,
-    progress: bool = False,
 ) -> LowerBound:
     """Return a lower bound on the epsilon of `fit`, from `runs` runs on each of two neighbouring data sets.
 
@@ -274,8 +271,6 @@ def lower_bound(
     threshold : float, optional
         The neighbour is guessed if the score is above it. Only for scores whose best threshold is known beforehand,
         such as log-likelihood ratios (0): no run is then spent on choosing.
-    progress : bool, default=False
-        Show a progress bar.
 
     Examples
     --------
@@ -294,7 +289,7 @@ def lower_bound(
         raise ValueError(f"confidence must be above 0.5 and below 1, got {confidence!r}.")
     if delta == 0 and method != "any":
         raise ValueError(f"delta must be positive for method={method!r}: Gaussian noise is never purely private.")
-    first, second = (_outputs(fit, data, runs, score, progress) for data in (D, D_neighbour))
+    first, second = (_outputs(fit, data, runs, score) for data in (D, D_neighbour))
     if first.shape[1:] != second.shape[1:]:
         raise ValueError("outputs on both data sets must have one shape; another shape reveals the data set.")
     train = runs // 3 if threshold is None else 0
@@ -407,16 +402,10 @@ def _outputs(
     data: Any,
     runs: int,
     score: Callable[[Any], float] | None,
-    progress: bool,
 ) -> Scores:
     """Return the outputs of `runs` runs on one data set, one row each (or one score each)."""
-    drawn: Iterable[Any] = _drawn(fit, data, runs)
-    if progress:
-        from rich.progress import track
-
-        drawn = track(drawn, total=runs, description="audit")
     convert = _vector if score is None else score
-    outputs = np.stack([np.asarray(convert(output), dtype=np.float64) for output in drawn])
+    outputs = np.stack([np.asarray(convert(output), dtype=np.float64) for output in _drawn(fit, data, runs)])
     if not np.isfinite(outputs).all():
         raise ValueError("outputs must be finite numbers; give a score that returns finite numbers.")
     return outputs
@@ -425,7 +414,7 @@ def _outputs(
 def _drawn(fit: Callable[[Any], Any], data: Any, runs: int) -> Iterator[Any]:
     """Yield the outputs of `runs` runs, those of `many` in blocks."""
     many = getattr(fit, "many", None)
-    # Larger blocks are quicker, and show progress less often.
+    # Larger blocks are quicker and take more memory.
     block = 1 if many is None else 5_000
     for start in range(0, runs, block):
         size = min(block, runs - start)

@@ -264,14 +264,14 @@ def _run(
         return charged
 
     def draw(mechanism: Mechanism, bounded: Bounded, scale: float, random: Random) -> Any:
-        known = type(mechanism).__name__, mechanism.event(), scale, np.array(bounded.value)
+        description = type(mechanism).__name__, mechanism.event(), scale, np.array(bounded.value)
         if tape is None:
-            release = Release(*known, original_draw(mechanism, bounded, scale * noise, random))
+            release = Release(*description, original_draw(mechanism, bounded, scale * noise, random))
         else:
             index = len(made)
             if index >= len(tape.releases):
                 raise PathDiffers("the fit made more releases on the neighbouring data.")
-            release = Release(*known, tape.releases[index].noisy)
+            release = Release(*description, tape.releases[index].noisy)
             if not release.same_path(tape.releases[index]):
                 raise PathDiffers(f"release {index + 1} differs in kind, shape or noise on the neighbouring data.")
         made.append(release)

@@ -203,8 +203,8 @@ def _charged(receipt: Receipt, ledger: Ledger, dataset: str, name: str) -> Findi
         return Finding(check, "refuted", words)
     # A ledger puts the names of the ledgers in between, if there are any, before that of the estimator.
     charged = Counter((_after(name, entry.label), entry.event, entry.times, entry.seeded) for entry in ledger.entries)
-    wanted = Counter((entry.label, entry.event, entry.times, entry.seeded) for entry in receipt.entries)
-    lacking = [label for label, *_ in (wanted - charged)]
+    expected = Counter((entry.label, entry.event, entry.times, entry.seeded) for entry in receipt.entries)
+    lacking = [label for label, *_ in (expected - charged)]
     if lacking:
         words = f"not in the ledger, or with other noise: {', '.join(lacking)}"
         return Finding(check, "refuted", words)

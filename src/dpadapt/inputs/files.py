@@ -179,7 +179,7 @@ def _file(path: Path, named: str, encoding: str | None) -> File:
 
 
 def _stamp(path: Path, named: str) -> tuple[int, int, int]:
-    """Return what changes when a file is written to or replaced."""
+    """Return the file's number, size and time of change: one of them differs once it is written to or replaced."""
     state = without_values(path.stat, named, _NO_PATH)
     return state.st_ino, state.st_size, state.st_mtime_ns
 

@@ -132,7 +132,7 @@ class Source:
 
 
 def _shares(present: list[Any], n_rows: int, *, first: bool, others: bool) -> Shares | None:
-    """Return the shares of a chunk, or refuse one that says otherwise than the `others` which rows are present."""
+    """Return the shares of a chunk. All chunks mark which rows are present, or none does; `others` says which."""
     marked = np.asarray(present[0], dtype=bool) if present else np.ones(n_rows, dtype=bool)
     if marked.shape != (n_rows,) or not (first or bool(present) == others):
         raise ValueError("chunks must say which rows are present in all chunks, with one entry per row, or in none.")

@@ -75,9 +75,9 @@ class OnCluster:
             rows = slice(blocks[own[0]].start, blocks[own[-1]].stop)
             parts = (_pieces(client, part, start, rows) for part, start in zip((X, y), starts, strict=True))
             groups.append((client.submit(_checked_group, *parts, checked, pure=False), len(own)))
-        kept: OnWorkers[Part] = OnWorkers(client, groups, n_rows)
-        kept.digests = kept.wait()
-        return kept
+        on_workers: OnWorkers[Part] = OnWorkers(client, groups, n_rows)
+        on_workers.digests = on_workers.wait()
+        return on_workers
 
 
 class OnWorkers(Blocks[P]):
@@ -108,9 +108,9 @@ class OnWorkers(Blocks[P]):
 
     def results(self, function: Callable[..., Q], own: Sequence[Any] | None = None) -> Iterator[Q]:
         """Return what `function` gives for each block."""
-        found = [_raised(one) for one in self._at_once(function, own) or self._by_tasks(function, own)]
-        self._require_same([group.digest for group in found])
-        for group in found:
+        groups = [_raised(one) for one in self._at_once(function, own) or self._by_tasks(function, own)]
+        self._require_same([group.digest for group in groups])
+        for group in groups:
             yield from group.parts
 
     def _require_same(self, digests: list[bytes]) -> None:
@@ -139,8 +139,8 @@ class OnWorkers(Blocks[P]):
         try:
             packed = cloudpickle.dumps(function)
             answers = self._client.run(_results_here, packed, keys, furthers, on_error="return")
-            found = {key: result for answer in answers.values() for key, result in answer.items()}
-            return [pickle.loads(found[key]) for key in keys]
+            results = {key: result for answer in answers.values() for key, result in answer.items()}
+            return [pickle.loads(results[key]) for key in keys]
         except Exception:  # a worker was lost, or its groups are on their way to another one
             return None
 
@@ -219,7 +219,7 @@ def _gathered(client: Any, futures: list[Any]) -> list[Any]:
 
 
 def _asked(ask: Callable[[], Q]) -> Q:
-    """Return what the client answers, or refuse without its words."""
+    """Return what the client answers. In place of an error, whose message may quote a cell, raise `_lost`."""
     try:
         return ask()
     except Exception as error:
@@ -428,5 +428,5 @@ def lazily(method: Callable[..., Any], X: Any, width: int) -> Any:
 def _of_frame(method: Callable[..., Any], frame: Any) -> Any:
     import pandas as pd
 
-    found = np.asarray(method(frame))
-    return pd.Series(found, frame.index) if found.ndim == 1 else pd.DataFrame(found, frame.index)
+    predictions = np.asarray(method(frame))
+    return pd.Series(predictions, frame.index) if predictions.ndim == 1 else pd.DataFrame(predictions, frame.index)

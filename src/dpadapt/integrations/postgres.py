@@ -131,10 +131,12 @@ class Address:
         parsed = None
         with suppress(psycopg.Error, UnicodeError, ValueError):
             parsed = psycopg.pq.Conninfo.parse(text.encode())
-        given = {option.keyword.decode(): option.val.decode() for option in parsed or [] if option.val is not None}
+        options = {option.keyword.decode(): option.val.decode() for option in parsed or [] if option.val is not None}
         # An unencoded "@" or "/" in a password moves part of it to these.
-        misplaced = re.compile(r"[@\s]").search(given.get("host", "")) or re.search(r"[@/\s]", given.get("dbname", ""))
-        if parsed is None or misplaced or not re.fullmatch(r"[\d,]*", given.get("port", "")):
+        misplaced = re.compile(r"[@\s]").search(options.get("host", "")) or re.search(
+            r"[@/\s]", options.get("dbname", "")
+        )
+        if parsed is None or misplaced or not re.fullmatch(r"[\d,]*", options.get("port", "")):
             raise ValueError(
                 "the address of the ledger is not understood. Expected: postgresql://user@host:port/database, with "
                 "libpq's options after a question mark, and %40 for @ or %2F for / in names and passwords. (It is not "
@@ -149,7 +151,7 @@ class Address:
                 f"dataset must be a name of at most {_LONGEST_DATASET} characters, without control characters."
             )
         secret = {option.keyword.decode() for option in parsed if option.dispchar == b"*"}
-        return cls(_url({name: value for name, value in given.items() if name not in secret}), dataset, given)
+        return cls(_url({name: value for name, value in options.items() if name not in secret}), dataset, options)
 
     @property
     def name(self) -> str:
@@ -368,11 +370,11 @@ class PostgresStore(DurableStore):
     def _start_reading(self, connection: _Connection) -> None:
         """Read the terms and all records."""
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        kept = connection.execute(
+        n_durable = connection.execute(
             "SELECT count(*) FROM pg_class WHERE oid IN ('dpadapt.ledgers'::regclass, 'dpadapt.records'::regclass) "
             "AND relpersistence = 'p'"
         ).fetchone()[0]
-        if kept != 2:
+        if n_durable != 2:
             raise LedgerError(
                 f"the ledger {self.name} is in tables that the server empties after a crash (unlogged ones). Let the "
                 f"server's administrator make them logged. {NOTHING_HAPPENED}"
@@ -646,7 +648,7 @@ def _why_not_connected(words: str) -> str:
 
 
 def _refusal_of(error: BaseException, connection: _Connection) -> _Lost | _Refused | None:
-    """Return what an error of the driver means, without its words; None for any other error."""
+    """Return the error to raise in place of one of the driver, with a message of ours; None for any other error."""
     psycopg = _psycopg()
     if isinstance(error, UnicodeError):
         return _Refused("the database can't store the name of the data set; use one in plain letters")

@@ -87,7 +87,7 @@ class Bounded:
         return marked
 
     def with_value(self, value: NDArray[Any]) -> "Bounded":
-        """Return another value with these bounds: only for the function that enforces them for this value, too."""
+        """Return another value with these bounds. Only a function that enforces them for this value may call it."""
         # Claim: the bounds stay = those of this statistic. That they hold for `value` is what each caller claims.
         other = object.__new__(Bounded)
         other.__dict__.update(self.__dict__, value=value, _like=self)

@@ -463,7 +463,7 @@ class GhostEngine:
 def _trained_layers(rows_loss: RowsLoss) -> Iterator[_TrainedLayer]:
     """Yield the layers that own trainable parameters."""
     slices = rows_loss.slices
-    seen: set[int] = set()
+    owned: set[int] = set()
     for name, layer in rows_loss.module.named_modules():
         own = dict(layer.named_parameters(recurse=False))
         trained = [key for key in own if id(own[key]) in slices]
@@ -472,8 +472,8 @@ def _trained_layers(rows_loss: RowsLoss) -> Iterator[_TrainedLayer]:
         rule = rule_for(layer)
         if rule is None:
             raise Unsupported(f"{type(layer).__name__} ({name or 'the module itself'})")
-        if seen & {id(own[key]) for key in trained}:
+        if owned & {id(own[key]) for key in trained}:
             raise Unsupported(f"{type(layer).__name__} ({name}), which shares its parameters with another layer")
-        seen |= {id(own[key]) for key in trained}
+        owned |= {id(own[key]) for key in trained}
         where = tuple(slices.get(id(own[key])) if key in own else None for key in ("weight", "bias"))
         yield _TrainedLayer(name, layer, rule, where)

@@ -110,7 +110,7 @@ class Recipe:
 
     @property
     def n_private(self) -> int:
-        """Number of steps with a release. They come first, because a weight of 0 is never followed by another."""
+        """Number of steps with a release. They come before all others: mixing weights never rise again from 0."""
         return int(np.count_nonzero(self.mixing))
 
 

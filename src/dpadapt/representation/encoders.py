@@ -95,15 +95,6 @@ def _efficientnet() -> Any:
     return network.eval()
 
 
-def imagenet_scores(features: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the network's scores of the 1,000 classes of ImageNet for features of `EfficientNetLite0`."""
-    import torch
-
-    with torch.no_grad():
-        scores = _efficientnet()._fc(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
-    return np.asarray(scores.numpy())
-
-
 def _image_array(X: Any) -> Any:
     """Return images as an array; image files are read and resized."""
     values = np.asarray(X)

@@ -114,8 +114,8 @@ def _frame(X: Vector) -> Frame | None:
     values, vectors = np.linalg.eigh(directions.T @ directions / len(X) - np.outer(mean, mean))
     values, vectors = values[::-1], vectors[:, ::-1]
     # As in `whitening`: axes without public variance take no part.
-    kept = values > 1e-7 * values[0]
-    values, vectors = values[kept], vectors[:, kept]
+    varying = values > 1e-7 * values[0]
+    values, vectors = values[varying], vectors[:, varying]
     sample = (directions[sample_rows(len(X))] - mean) @ (vectors / np.sqrt(values))
     return Frame(center, scale, length, vectors, mean @ vectors, values, sample, len(X))
 

@@ -188,8 +188,8 @@ class PrivateProbe(LinearClassifier):
             head = make_plan(prepared, plan.head, self.prior)
             head = replace(head, noise=head.noise * plan.head.n_rows / own.n_rows)
             fixed = data.ledger.fixed_rows
-            found = private_change(head, runs[2:], prepared, own, data.rows, fixed_rows=fixed)
-            change, adopted = found.change, found.adopted
+            private = private_change(head, runs[2:], prepared, own, data.rows, fixed_rows=fixed)
+            change, adopted = private.change, private.adopted
         # The receipt first, as above.
         notes = [NO_LABELS_NOTE] if usable.none else []
         self.privacy_ = self._receipt(data.ledger, data.budget, [data.source, *assumed], notes=notes)

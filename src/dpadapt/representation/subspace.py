@@ -221,10 +221,10 @@ class TaskRows:
 
     def take(self, chosen: NDArray[np.bool_]) -> "TaskRows":
         """Return the chosen tasks; `chosen` has one entry per task."""
-        kept = chosen[self.codes]
-        codes = (np.cumsum(chosen) - 1)[self.codes[kept]]
+        in_task = chosen[self.codes]
+        codes = (np.cumsum(chosen) - 1)[self.codes[in_task]]
         means = self.row_mean[chosen], self.y_mean[chosen]
-        return TaskRows(self.rows[kept], self.y[kept], codes, self.counts[chosen], *means, self.centred)
+        return TaskRows(self.rows[in_task], self.y[in_task], codes, self.counts[chosen], *means, self.centred)
 
 
 def by_task(Z: Vector, y: Vector, tasks: NDArray[Any], *, centred: bool) -> TaskRows:
