@@ -133,7 +133,7 @@ ROOMS: dict[str, tuple[Callable[[int], list[float]], tuple[str, ...]]] = {
     "evaluation": (evaluation, ("evaluation",)),
     "learning": (
         learning,
-        tuple(f"learning.{n}" for n in ("logistic", "public_models", "base", "shrinkage", "ranges")),
+        tuple(f"learning.{n}" for n in ("logistic", "public_models", "base", "descent", "scaling", "ranges")),
     ),
 }
 

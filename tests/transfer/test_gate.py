@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2, norm
 
 from dpadapt.learning.losses import softmax
 from dpadapt.transfer import gate
@@ -11,7 +12,9 @@ from dpadapt.transfer.gate import (
     Path,
     Slope,
     keep,
+    least_threshold,
     loss_differences,
+    regret,
     row_divergences,
     slope_from_change,
     slope_from_losses,
@@ -197,3 +200,56 @@ def test_the_factor_has_the_least_expected_error():
     factor = float(unseen_factors(np.zeros(1), np.array([0.64]), 1.0)[0])
     errors = {k: np.mean((k * factor * (effects + noise) - effects) ** 2) for k in (0.8, 1.0, 1.2)}
     assert min(errors, key=errors.get) == 1.0
+
+
+def _risk_by_quadrature(k, threshold, energy):
+    """E|(1 - t/X)+ r - m|² - |m|² without Stein's identity: over r along m, and the squared length of the rest."""
+    along = math.sqrt(energy) + np.linspace(-9, 9, 2001)
+    weight = norm.pdf(along - math.sqrt(energy)) * (along[1] - along[0])
+    rest = chi2.ppf((np.arange(1000) + 0.5) / 1000, k - 1) if k > 1 else np.zeros(1)
+    squares = along[:, None] ** 2 + rest
+    factor = np.maximum(1 - threshold / np.maximum(squares, 1e-300), 0)
+    loss = (factor * along[:, None] - math.sqrt(energy)) ** 2 + factor**2 * rest - energy
+    return float(weight @ loss.mean(axis=1))
+
+
+CASES = [
+    *[(1, 2.0, 1.0), (2, 3.0, 4.0), (4, 4.0, 8.0), (16, 20.0, 3.0), (3, 1.0, 0.0), (1, 6.0, 9.0)],
+    *[(2, 1.0, 0.0), (4, 12.0, 2.0), (16, 14.0, 30.0)],
+]
+
+
+@pytest.mark.parametrize(("k", "threshold", "energy"), CASES)
+def test_formula_agrees_with_quadrature(k, threshold, energy):
+    direct = _risk_by_quadrature(k, threshold, energy)
+    assert regret(k, threshold, energy) == pytest.approx(direct, abs=2e-3)
+    assert regret(k, 1.5 * threshold + 1, energy) != pytest.approx(direct, abs=2e-3)  # the test can fail
+
+
+def test_without_a_threshold_the_regret_is_the_noise():
+    # (1 - 0) r against 0: expected k - energy.
+    assert regret(5, 0.0, 2.0) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 64])
+@pytest.mark.parametrize("variance", [1e-4, 1e-2, 0.3])
+@pytest.mark.parametrize("allowed", [1e-4, 1e-2])
+def test_chosen_threshold_keeps_the_worst_regret_within_what_is_allowed(k, variance, allowed):
+    threshold = least_threshold(k, variance, allowed)
+    if math.isinf(threshold):
+        return
+    energies = np.concatenate([[0.0], np.geomspace(0.1, 20 * k + 200, 60)])
+    worst = max(variance * regret(k, threshold, float(e)) / (1 + e * variance) for e in energies)
+    assert worst <= allowed * 1.1
+
+
+def test_thresholds_grow_with_noise_and_shrink_with_tolerance():
+    by_noise = [least_threshold(4, v, 1e-3) for v in (1e-4, 1e-3, 1e-2, 1e-1)]
+    assert by_noise == sorted(by_noise)
+    by_tolerance = [least_threshold(4, 1e-2, a) for a in (1e-1, 1e-2, 1e-3)]
+    assert by_tolerance == sorted(by_tolerance)
+
+
+@pytest.mark.parametrize(("variance", "allowed"), [(0.1, 0.0), (0.1, -1.0), (0.0, 0.1), (math.nan, 0.1)])
+def test_without_allowed_loss_the_threshold_is_infinite(variance, allowed):
+    assert least_threshold(3, variance, allowed) == math.inf

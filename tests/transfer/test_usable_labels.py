@@ -12,7 +12,7 @@ from dpadapt.learning.base import Budget
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.rows import Part, row_shares
 from dpadapt.tables import Schema, TableModel
-from dpadapt.transfer.usable_labels import UsableLabels, _readable, count_plan
+from dpadapt.transfer.base import UsableLabels, _readable, count_plan
 
 ESTIMATORS = {"classification": PrivateTransferClassifier, "regression": PrivateTransferRegressor}
 

@@ -25,7 +25,7 @@ from dpadapt.hybrid.mapped_questions import (
     probability,
 )
 from dpadapt.rows import Rows
-from dpadapt.transfer.usable_labels import UsableLabels
+from dpadapt.transfer.base import UsableLabels
 
 Array = NDArray[np.float64]
 

@@ -56,9 +56,10 @@ def regression_rows(
     Without `needs_y`, `y` may be None and the targets are 0.
     """
     X_public, y_public = public_rows(public, X)
-    rows, whole = _blocks_of(estimator, X, y, persons, sample_weight, public, y_numeric=True, needs_y=needs_y)
-    require_width(X_public, estimator.n_features_in_)
-    return rows, whole, X_public, None if y_public is None else numeric_labels(y_public)
+    targets = None if y_public is None else numeric_labels(y_public)
+    given = X, y, persons, sample_weight, public, X_public
+    rows, whole = _blocks_of(estimator, *given, y_numeric=True, needs_y=needs_y)
+    return rows, whole, X_public, targets
 
 
 def classification_rows(
@@ -76,8 +77,8 @@ def classification_rows(
             known.append(label_set(declared, y_public, labels))
         return label_codes(labels, known[0][0], "y")
 
-    rows, whole = _blocks_of(estimator, X, y, persons, sample_weight, public, y_numeric=False, coded=coded)
-    require_width(X_public, estimator.n_features_in_)
+    given = X, y, persons, sample_weight, public, X_public
+    rows, whole = _blocks_of(estimator, *given, y_numeric=False, coded=coded)
     ((classes, source),) = known
     codes_public = None if y_public is None else label_codes(y_public, classes, "public y")
     return rows, whole, X_public, codes_public, classes, source
@@ -90,6 +91,7 @@ def _blocks_of(
     persons: Any,
     sample_weight: Any,
     public: Public | None,
+    X_public: Array | None,
     *,
     y_numeric: bool,
     needs_y: bool = True,
@@ -97,8 +99,11 @@ def _blocks_of(
 ) -> tuple[Blocks[Part], Part | None]:
     """Return private rows in blocks; `coded` turns their labels into what is kept of them."""
     if in_chunks(X):
-        return _chunks(estimator, X, y, persons, sample_weight, public, y_numeric, needs_y, coded), None
+        blocks = _chunks(estimator, X, y, persons, sample_weight, public, y_numeric, needs_y, coded)
+        require_width(X_public, estimator.n_features_in_)
+        return blocks, None
     rows, labels = private_arrays(estimator, X, y, y_numeric=y_numeric, needs_y=needs_y, fixed_rows=persons is None)
+    require_width(X_public, estimator.n_features_in_)
     labels = coded(labels)
     shares = None if persons is None else unit_shares(persons, len(rows), estimator.adjacency)
     if sample_weight is not None:

@@ -253,6 +253,32 @@ def split_noise(mu: float, shares: Sequence[float]) -> list[float]:
     return [1.0 / (mu * math.sqrt(share)) for share in shares]
 
 
+def water_fill(costs: NDArray[np.float64], slopes: NDArray[np.float64] | float = 1.0) -> NDArray[np.float64]:
+    """Return shares max(0, level * slope - cost) that add up to 1, for the one level at which they do.
+
+    It shares a budget optimally among directions with independent noise: with slopes of 1 and costs of
+    noise / prior variance, the shares maximise Σ log(1 + share * prior / noise). Directions whose cost is too high get
+    nothing.
+
+    Examples
+    --------
+    >>> water_fill(0.5 / np.array([1.0, 0.5, 0.01])).round(2)
+    array([0.75, 0.25, 0.  ])
+    """
+    slopes = np.broadcast_to(np.asarray(slopes, dtype=np.float64), costs.shape)
+    with np.errstate(all="ignore"):
+        starts = costs / slopes  # the level from which a direction gets a share
+    order = np.argsort(starts)
+    levels = (1.0 + np.cumsum(costs[order])) / np.maximum(np.cumsum(slopes[order]), 1e-300)
+    # The level is that of the largest set of directions that all start below it.
+    below = np.flatnonzero(levels > starts[order])
+    if len(below) == 0:
+        # All costs are so high that rounding hides the 1 that is shared; the cheapest direction gets it.
+        return np.asarray(np.arange(len(costs)) == order[0], dtype=np.float64)
+    shares: NDArray[np.float64] = np.maximum(0.0, levels[below[-1]] * slopes - costs)
+    return shares
+
+
 class _ShownByPublicPath(ABCMeta):
     """Shows a class by the path that people import it from; `__module__` stays, for pickle, doctest and inspect."""
 

@@ -17,12 +17,11 @@ from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget, PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
-from dpadapt.learning.descent import constant, private_descent, steps_for, tail_noise
+from dpadapt.learning.descent import constant, james_stein, private_descent, steps_for, tail_noise
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.ranges import ROWS_RANGE, TARGET_RANGE, plan_ranges, shrunk_geometry, target_range
 from dpadapt.learning.scaling import Geometry, declared_geometry, label_spread, public_geometry, quantile_between
-from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.bounded import Bounded, added, clipped_gram
 from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part, Rows, row_products

@@ -11,12 +11,11 @@ from dpadapt.accounting.ledger import Ledger, Run
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget, ClassificationInput, LinearClassifier, features_assumption
 from dpadapt.learning.decisions import best_threshold, require_public, score_shift, threshold_rule
-from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
+from dpadapt.learning.descent import constant, decaying, james_stein, private_descent, tail_noise
 from dpadapt.learning.losses import log_loss, softmax
 from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.ranges import ROWS_RANGE, plan_ranges, shrunk_geometry
 from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
-from dpadapt.learning.shrinkage import james_stein
 from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import Blocks, Part, Rows
 

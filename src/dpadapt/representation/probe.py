@@ -27,11 +27,11 @@ from dpadapt.representation.feature_moments import (
     recoloured,
     release_moments,
 )
+from dpadapt.transfer.base import NO_LABELS_NOTE, CountPlan, count_plan
 from dpadapt.transfer.classification import PrivateTransferClassifier, corrected
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, make_plan
 from dpadapt.transfer.preview import Forecast, forecast_of_scores
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, CountPlan, count_plan
 
 
 class PrivateProbe(LinearClassifier):

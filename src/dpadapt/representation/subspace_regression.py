@@ -17,11 +17,17 @@ from sklearn.base import RegressorMixin
 from dpadapt import checks
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
-from dpadapt.learning.base import Budget, PrivateEstimator, RegressionInput, bounds_assumption, features_assumption
+from dpadapt.learning.base import (
+    Budget,
+    PrivateEstimator,
+    RegressionInput,
+    bounds_assumption,
+    features_assumption,
+    water_fill,
+)
 from dpadapt.learning.descent import released_gradient
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.losses import SquaredLoss
-from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.representation.subspace import (
     SUBSPACE_METHODS,

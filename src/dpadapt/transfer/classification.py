@@ -17,7 +17,16 @@ from dpadapt.learning.decisions import best_threshold, by_class, require_public,
 from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.learning.logistic import PrivateLogisticRegression
 from dpadapt.rows import Part, products_by_row
-from dpadapt.transfer.base import LINEAR_ONLY_NOTE, Base, HeldOut, combined, held_out_scores
+from dpadapt.transfer.base import (
+    LINEAR_ONLY_NOTE,
+    NO_LABELS_NOTE,
+    Base,
+    HeldOut,
+    UsableLabels,
+    combined,
+    count_plan,
+    held_out_scores,
+)
 from dpadapt.transfer.classification_fit import private_change
 from dpadapt.transfer.classification_plan import PRIORS, Prepared, make_plan, prepared_for
 from dpadapt.transfer.gate import Gain
@@ -33,7 +42,6 @@ from dpadapt.transfer.intervals import (
 from dpadapt.transfer.intervals import require_public as require_calibration_grid
 from dpadapt.transfer.preview import Forecast, forecast_classification
 from dpadapt.transfer.public_models import OFFSET_ASSUMPTION, require_shifted_labelled
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _GATE_SHUT = "the gate stayed shut: no gain exceeded its noise, so the model is the public one; the budget was spent"
 
@@ -226,10 +234,14 @@ class PrivateTransferClassifier(LinearClassifier):
     def fit_to(self, data: ClassificationInput, public: Public | None) -> "PrivateTransferClassifier":
         """Fit to rows that were read before; for estimators whose head this is."""
         prior, self.n_features_in_ = self.prior, data.n_features
-        require_shifted_labelled(self.public_model, prior, data.codes_public)
-        shift = score_shift(self.class_weight, data.classes, data.codes_public)
-        rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
-        require_public(rule, data.X_public)
+        if self.public_model is not None:
+            require_shifted_labelled(self.public_model, prior, data.codes_public)
+        shift, rule = np.zeros(1), None
+        if self.class_weight is not None:
+            shift = score_shift(self.class_weight, data.classes, data.codes_public)
+        if self.decision_threshold is not None:
+            rule = threshold_rule(self.decision_threshold, len(data.classes), weighted=self.class_weight is not None)
+            require_public(rule, data.X_public)
         calibration: CalibrationPlan | None = None
         if self.intervals:
             require_calibration_grid(public, "public data")
@@ -288,8 +300,8 @@ class PrivateTransferClassifier(LinearClassifier):
             if prepared.warm:
                 public_coef, public_intercept = corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        assumed = [data.source, *features_assumption(data.X_public)]
-        assumed += [OFFSET_ASSUMPTION] if base is not None and base.given else []
+        given = [OFFSET_ASSUMPTION] if base is not None and base.given else []
+        assumed = [data.source, *features_assumption(data.X_public), *given]
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
         self.calibration_ = None
         self.public_base_ = base
@@ -338,13 +350,13 @@ class PrivateTransferClassifier(LinearClassifier):
             return
         known = {"this model": self, "public model": start}
         found = {name: class_probabilities(model._of_held_out(held_out, shift)) for name, model in known.items()}
-        self.decision_threshold_ = best_threshold(rule, found["this model"])
+        self.decision_threshold_ = None if rule is None else best_threshold(rule, found["this model"])
         n_classes = len(self.classes_)
-        self.public_errors_ = held_out_errors(held_out.codes, class_probabilities(held_out.scores))
         self.public_by_class_ = {
             "support": np.bincount(held_out.codes, minlength=n_classes).tolist(),
             **{name: by_class(held_out.codes, self._decided(p), n_classes) for name, p in found.items()},
         }
+        self.public_errors_ = held_out_errors(held_out.codes, class_probabilities(held_out.scores))
 
     def _of_held_out(self, held_out: HeldOut, shift: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the scores of public rows, with public models that were not fitted to them."""

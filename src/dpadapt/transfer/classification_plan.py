@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.base import Budget, split_noise
+from dpadapt.learning.base import Budget, split_noise, water_fill
 from dpadapt.learning.losses import clipped_curvature, softmax
 from dpadapt.learning.public_models import SCORE_VARIANCES, public_softmax, whitening
 from dpadapt.learning.scaling import centre_and_scale
-from dpadapt.learning.shrinkage import water_fill
 from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.rows import row_products
 from dpadapt.transfer.base import PublicBase, boosting_fails, classification_base, mixed_units

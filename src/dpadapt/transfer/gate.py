@@ -8,14 +8,14 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
+from scipy.special import chdtrc, chdtri, exp1, gammaln
 
 from dpadapt.learning.losses import softmax
-from dpadapt.learning.shrinkage import least_threshold
 
 Vector = NDArray[np.float64]
 
@@ -381,3 +381,71 @@ def unseen_factors(effects: Vector, variances: Vector, error: float) -> Vector:
     """
     expected = np.maximum(_UNSEEN_VARIANCE * error, effects**2 - _UNSEEN_EXCEEDED * variances)
     return np.asarray(expected / np.maximum(expected + variances, 1e-300))
+
+
+# Thresholds that `least_threshold` tries, in standard deviations of chi-square above James–Stein's k - 2. Finer steps
+# would only reduce the shrinkage a little. If none passes, the change is not adopted. Chosen by hand.
+_THRESHOLD_STEPS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+def regret(k: int, threshold: float, energy: float) -> float:
+    """Return the expected harm of adopting a change beyond a threshold: its squared error less that of no change.
+
+    For r ~ N(m, I_k) with |m|² = `energy` and X = |r|², the estimator (1 - threshold / X)₊ r of m is compared with 0.
+    By Stein's identity the difference of their expected squared errors is
+
+        E[ 1{X > t} (2k - X + t (t - 2 (k - 2)) / X) ],
+
+    with X noncentral chi-square, a Poisson(energy / 2) mixture of central ones. Negative values are gains. This is a
+    statement about Gaussian noise of known variance, not about data.
+
+    Examples
+    --------
+    >>> regret(4, 4.0, 0.0) > 0 > regret(4, 4.0, 30.0)
+    True
+    """
+    return float(_regrets(k, threshold, np.array([energy]))[0])
+
+
+def _regrets(k: int, threshold: float, energies: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return `regret` for several energies at once."""
+    half = energies[:, None] / 2
+    longest = float(half.max())
+    j = np.arange(0, math.ceil(longest + 9 * math.sqrt(longest) + 15))
+    with np.errstate(all="ignore"):
+        weights = np.where(half > 0, np.exp(j * np.log(np.maximum(half, 1e-300)) - half - gammaln(j + 1.0)), j == 0)
+    m = k + 2.0 * j
+    if threshold <= 0:
+        return np.asarray(weights @ (2 * k - m))
+    tail = chdtrc(m, threshold)
+    inverse = np.empty_like(m)
+    plain = m > 2
+    # E[1 / X; X > t] of chi-square with m degrees; by parts for m = 1, the exponential integral for m = 2.
+    inverse[plain] = chdtrc(m[plain] - 2, threshold) / (m[plain] - 2)
+    inverse[m == 2] = exp1(threshold / 2) / 2
+    inverse[m == 1] = 2 * math.exp(-threshold / 2) / math.sqrt(2 * math.pi * threshold) - float(chdtrc(1, threshold))
+    inside = 2 * k * tail - m * chdtrc(m + 2, threshold) + threshold * (threshold - 2 * (k - 2)) * inverse
+    return np.asarray(weights @ inside)
+
+
+def least_threshold(k: int, variance: float, allowed: float) -> float:
+    """Return the least threshold on |r|² / variance whose worst relative regret is at most `allowed`; inf if none is.
+
+    Relative to an error of 1 + energy: with noise `variance` per coordinate (in units of the error that remains when
+    nothing can be gained), the worst over the energy of variance * regret / (1 + energy * variance). Both arguments are
+    rounded to quarter octaves, to the safe side, so that thresholds are computed once.
+    """
+    if not allowed > 0 or not variance > 0:
+        return math.inf
+    return _least_threshold(k, math.ceil(4 * math.log2(variance)), min(40, math.floor(4 * math.log2(allowed))))
+
+
+@lru_cache(maxsize=4096)
+def _least_threshold(k: int, variance_octave: int, allowed_octave: int) -> float:
+    variance, allowed = 2.0 ** (variance_octave / 4), 2.0 ** (allowed_octave / 4)
+    energies = np.concatenate([[0.0], np.geomspace(0.3, 6.0 * k + 60.0, 16)])
+    for step in _THRESHOLD_STEPS:
+        threshold = max(k - 2, 0) + step * math.sqrt(2 * k)
+        if float(np.max(variance * _regrets(k, threshold, energies) / (1 + energies * variance))) <= allowed:
+            return threshold
+    return math.inf

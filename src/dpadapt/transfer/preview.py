@@ -19,7 +19,7 @@ from dpadapt.accounting.cost import gaussian_epsilon, gaussian_mu
 from dpadapt.data import Public
 from dpadapt.inputs.gate import declared_public, label_codes, label_set, numeric_labels, public_labels, public_table
 from dpadapt.learning.base import Budget
-from dpadapt.transfer.base import regression_base
+from dpadapt.transfer.base import count_plan, regression_base
 from dpadapt.transfer.classification_plan import EXCESS, PRIORS, make_plan, prepared_for, stride
 from dpadapt.transfer.gate import Path, keep, keep_few, slope_from_change, slope_from_losses
 from dpadapt.transfer.intervals import interval_plan, set_plan
@@ -32,7 +32,6 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
-from dpadapt.transfer.usable_labels import count_plan
 
 # Shown with every forecast.
 CAVEAT = (

@@ -20,9 +20,12 @@ from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.rows import Part, products_by_row
 from dpadapt.transfer.base import (
     LINEAR_ONLY_NOTE,
+    NO_LABELS_NOTE,
     Base,
     LinearModel,
+    UsableLabels,
     combined,
+    count_plan,
     regression_base,
     shortened_rows,
     tamed_labels,
@@ -55,7 +58,6 @@ from dpadapt.transfer.regression_plan import (
     shifted_plan,
     worthwhile,
 )
-from dpadapt.transfer.usable_labels import NO_LABELS_NOTE, UsableLabels, count_plan
 
 _PRIORS = ("shifted", "same-population")
 _NOTHING_ADOPTED = (
@@ -261,7 +263,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         """
         prior = self.prior
         data = self._read_regression(X, y, public, ledger, persons=persons, sample_weight=sample_weight)
-        require_shifted_labelled(self.public_model, prior, data.labelled_public)
+        if self.public_model is not None:
+            require_shifted_labelled(self.public_model, prior, data.labelled_public)
         calibration: CalibrationPlan | None = None
         if self.intervals:
             require_public(data.labelled_public, "public rows with labels")
@@ -305,8 +308,8 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         self.calibration_ = None
         self._forget_linear()
         self._keep(base, geometry, change)
-        self.public_errors_ = held_out_errors(public_base.labels, combined(public_base.scores, base.weights))
         self.usable_share_ = None if usable is None else usable.interval()
+        self.public_errors_ = held_out_errors(public_base.labels, combined(public_base.scores, base.weights))
         if run is not None and calibration is not None and geometry is not None:
             self._calibrate(run, calibration, geometry, data)
         return self

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadapt.data import Public, Remembered
-from dpadapt.learning.base import Budget
+from dpadapt.learning.base import Budget, water_fill
 from dpadapt.learning.descent import constant, tail_noise
 from dpadapt.learning.public_models import ridge_by_leave_one_out
-from dpadapt.learning.scaling import WHITENING_FLOOR, centre_and_scale, quantile_between
-from dpadapt.learning.shrinkage import shrunk_spectrum, water_fill
+from dpadapt.learning.scaling import WHITENING_FLOOR, centre_and_scale, quantile_between, shrunk_spectrum
 from dpadapt.mechanisms.mechanism import Gaussian, Repeated
 from dpadapt.transfer.base import (
     SHORTENED_RIDGES,
