@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks.hybrid import reweigh, reweigh_claims, transfer
 from benchmarks.hybrid.populations import population, rotating, two_samples
-from benchmarks.hybrid.reweigh import parity_row
 from benchmarks.hybrid.transfer import PEOPLE, WAYS, Piece, losses, measure
 
 
@@ -71,12 +70,3 @@ def test_an_easy_piece_is_measured_and_judged():
     titles = [table["title"] for table in reweigh_claims.tables([row])]
     assert titles[0].startswith("Appendix D, easy")
     assert titles[-1].startswith("Sizes")
-
-
-@pytest.mark.parametrize("share", [0.5, 0.2])
-def test_parity_is_found_with_enough_records(share):
-    row = parity_row(24, share, False, seeds=2)
-    assert row["right"] == [1.0, 1.0]
-    assert row["wrong"] == [0.0, 0.0]
-    table = reweigh_claims.tables([{"part": "Appendix B", "name": "bits", **row}])[0]
-    assert table["rows"][0][-2] == "2 of 2"
