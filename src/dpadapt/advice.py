@@ -183,7 +183,7 @@ def advise(
     secret_size : bool, default=False
         Whether the number of private rows is itself secret; `n_private` is then an estimate.
     split_by : str, optional
-        A column of numbers, dates or categories along which public and private people differ: tried first.
+        A column of numbers, dates or categories along which public and private people differ: the first to be tried.
     epsilons : sequence of float
         Budgets to compare.
     random_state : int, optional
@@ -202,18 +202,18 @@ def advise(
     ('gain', 'row', 1e-06)
     """
     n_private = checks.count(n_private, "n_private", least=2)
-    tried = _checked_epsilons(epsilons)
-    known = Schema.infer(public) if schema is None else schema
-    known = known if person is None else known.ignoring(person)
-    kind = _task_of(known, label, task)
+    budgets = _checked_epsilons(epsilons)
+    schema = Schema.infer(public) if schema is None else schema
+    schema = schema if person is None else schema.ignoring(person)
+    kind = _task_of(schema, label, task)
     setting: dict[str, Any] = {"delta": _advised_delta(n_private), "adjacency": "zero-out"}
     setting |= {"adjacency": "add-remove", "n_rows": n_private} if secret_size else {}
-    model = TableModel(find(None, kind).estimator(**setting), known, label=label, person=person)
+    model = TableModel(find(None, kind).estimator(**setting), schema, label=label, person=person)
     rows = model.encode_public(public)
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
     ways = _ways(kind, same_population)
-    splits, candidates, fewer = _rehearsed(ways, setting, model, rows, split_by, n_units, tried, random_state, done)
-    advice = _decided(kind, setting, model, n_private, n_units, tried, splits, candidates)
+    splits, candidates, fewer = _rehearsed(ways, setting, model, rows, split_by, n_units, budgets, random_state, done)
+    advice = _decided(kind, setting, model, n_private, n_units, budgets, splits, candidates)
     if (rows_per_person or 1) > 1:
         advice = replace(advice, unit="person")
     return _in_words(advice, rows, person, fewer=fewer)

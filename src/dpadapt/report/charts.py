@@ -288,8 +288,8 @@ def case_chart(case: Mapping[str, Any]) -> LineChart:
 def spending_chart(spending: Sequence[float], cap: float) -> LineChart:
     """Return what was spent of a ledger after each charge; of many charges some are left out, never the last."""
     step = -(-len(spending) // _MOST_POINTS)
-    kept = [0, *range(len(spending), 0, -step)[::-1]] if spending else [0]
-    line = _line_without_spread("spent", kept, [spending[k - 1] if k else 0.0 for k in kept], "s2")
+    counts = [0, *range(len(spending), 0, -step)[::-1]] if spending else [0]
+    line = _line_without_spread("spent", counts, [spending[k - 1] if k else 0.0 for k in counts], "s2")
     panel = Panel([line], [Level("cap", cap)] if math.isfinite(cap) else [], "charges", logarithmic=False)
     return LineChart([panel], "Spent after each charge", "epsilon", whole=True)
 
@@ -441,11 +441,11 @@ def _end_labels(labels: Sequence[tuple[float, str, str]], right: float) -> list[
 
 def _without_overlap(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """Return the labels of an axis without those that would touch another; the last always stays."""
-    kept: list[tuple[float, str]] = []
+    shown: list[tuple[float, str]] = []
     for x, text in [ticks[-1], *ticks[:-1]]:
-        if all(abs(x - place) >= _LETTER_WIDTH * (len(text) + len(label) + 1) / 2 for place, label in kept):
-            kept.append((x, text))
-    return kept
+        if all(abs(x - place) >= _LETTER_WIDTH * (len(text) + len(label) + 1) / 2 for place, label in shown):
+            shown.append((x, text))
+    return shown
 
 
 def _short(value: float) -> str:

@@ -213,15 +213,15 @@ def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) 
     >>> print(help_in_words(levels, curves)[0][:98])
     With m, public rows clearly helped at every ε, most at ε = 1: the error falls from 0.900 to 0.700.
     """
-    known = {level["key"]: level for level in levels}
+    by_key = {level["key"]: level for level in levels}
     alone = next(curve for curve in curves if curve["key"] == "private only")
-    floor = known["not private"]["mean"] if "not private" in known else -math.inf
+    floor = by_key["not private"]["mean"] if "not private" in by_key else -math.inf
     sentences = [
-        f"{_against_private(curve, alone, floor)} {_against_public(curve, known['public only'])}"
+        f"{_against_private(curve, alone, floor)} {_against_public(curve, by_key['public only'])}"
         for curve in curves
         if curve["public"]
     ]
-    if len(known["public only"]["values"]) < 2:
+    if len(by_key["public only"]["values"]) < 2:
         return [*sentences, 'With one split there is no standard error: every difference is called "clear" here.']
     return [*sentences, '"Clearly" means by more than two standard errors over the splits, and by more than 0.001.']
 

@@ -268,10 +268,10 @@ def forecast_classification(
         raise ValueError(
             "classes must be given if the public data has no labels: the noise depends on the number of classes."
         )
-    known, _ = label_set(classes, labels, np.zeros(0))
-    codes = None if labels is None else label_codes(labels, known, "public y")
+    all_classes, _ = label_set(classes, labels, np.zeros(0))
+    codes = None if labels is None else label_codes(labels, all_classes, "public y")
     require_shifted_labelled(public_model, prior, codes)
-    prepared, _ = prepared_for(public, X, codes, known, prior=prior, model=public_model)
+    prepared, _ = prepared_for(public, X, codes, all_classes, prior=prior, model=public_model)
     if not budget.worthwhile:
         gate = "shut" if prepared.warm else "none"
         return forecast_of_scores(epsilon, n_private, worthwhile=False, needed_gain=math.inf, ratio=0.0, gate=gate)
@@ -281,12 +281,12 @@ def forecast_classification(
         return forecast_of_scores(epsilon, n_private, n_directions=len(used), blur=plan.blur)
     n_classes = prepared.start.shape[1]
     pace = stride(prepared, plan, np.zeros((len(used), n_classes)), budget.n_rows)
-    kept = pace.curvature / (pace.curvature + pace.ridge)
+    response = pace.curvature / (pace.curvature + pace.ridge)
     # One change of the size that the prior expects after shrinkage; its direction matters little.
-    drawn = np.random.default_rng(0).standard_normal((len(used), n_classes))
-    drawn -= drawn.mean(axis=1, keepdims=True)
-    drawn *= np.sqrt((n_classes - 1) / np.sum(drawn**2, axis=1, keepdims=True))
-    change = drawn * np.sqrt(plan.expected[used] * kept)[:, None]
+    unit_change = np.random.default_rng(0).standard_normal((len(used), n_classes))
+    unit_change -= unit_change.mean(axis=1, keepdims=True)
+    unit_change *= np.sqrt((n_classes - 1) / np.sum(unit_change**2, axis=1, keepdims=True))
+    change = unit_change * np.sqrt(plan.expected[used] * response)[:, None]
     path = Path(prepared.sample_scores, prepared.sample_scores + prepared.sample[:, used] @ change)
     noise = budget.noise(path.bound) / math.sqrt(plan.gate_share)
     measured = slope_from_losses(0.0, noise, path, optimism=0.0, n_rows=budget.n_rows)
@@ -383,14 +383,16 @@ def forecast_regression(
     ratios = []
     for shift in _SHIFTS:
         energy = error * shift * spread
-        left = energy.copy()
-        kept = keep_few(np.sqrt(energy[few] + plane.variance), plane.variance, error=error)
-        left[few] = energy[few] * (1.0 - kept.factors) ** 2 + kept.factors**2 * plane.variance
+        remaining = energy.copy()
+        first_gate = keep_few(np.sqrt(energy[few] + plane.variance), plane.variance, error=error)
+        remaining[few] = energy[few] * (1.0 - first_gate.factors) ** 2 + first_gate.factors**2 * plane.variance
         if len(chosen):
-            seen = np.sqrt(left[chosen] * follows**2 + noise)
-            judged = keep(seen, noise, dyadic_blocks(chosen), error=error, established=kept.established)
-            left[chosen] = left[chosen] * (1.0 - judged.factors * follows) ** 2 + judged.factors**2 * noise
-        ratios.append(float((error + left.sum()) / (error + energy.sum())))
+            estimates = np.sqrt(remaining[chosen] * follows**2 + noise)
+            second_gate = keep(estimates, noise, dyadic_blocks(chosen), error=error, established=first_gate.established)
+            remaining[chosen] = (
+                remaining[chosen] * (1.0 - second_gate.factors * follows) ** 2 + second_gate.factors**2 * noise
+            )
+        ratios.append(float((error + remaining.sum()) / (error + energy.sum())))
     return forecast_of_errors(epsilon, n_private, tuple(ratios), n_used)
 
 
