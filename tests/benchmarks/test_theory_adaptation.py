@@ -23,6 +23,7 @@ from benchmarks.theory.adaptation_problems import (
 )
 from dpadapt.papers.adaptation.ncnvx import smoothness_of
 from dpadapt.papers.adaptation.problem import CrossEntropy, Penalties, SquaredError, reference_weights
+from tests.papers.adaptation.test_cnvx import verbatim
 
 
 def samples(m=60, n=25, d=4, seed=0):
@@ -200,31 +201,16 @@ def test_solving_the_convex_problem_costs_no_more_than_theorem_4_1_says(penaltie
     assert finite  # the theorem says something in some of them
 
 
-def algorithm_1(X_s, y_s, X, y, *, alpha, radius, kappa1, kappa2, epsilon, delta, T, rng):
-    """Algorithm 1 as printed; the averages of all iterates of w and of u."""
-    m, n, d = len(X_s), len(X), X.shape[1]
-    rest, B, G = 1 - alpha, (radius + 1) ** 2, 2 * (radius + 1)
-    B_bar = B + kappa1 + kappa2
-    noise = 2 * math.sqrt(T * math.log(3 / delta)) / epsilon
-    sigma1, sigma2 = noise * 2 * rest * G / n, noise * rest**2 * B / n**2
-    eta_w = radius / math.sqrt(T * (G**2 + d * sigma1**2))
-    eta_s = m**1.5 / (math.sqrt(T) * alpha**2 * (B + B_bar))
-    eta_t = n**1.5 / math.sqrt(T * (rest**4 * B_bar**2 + n**4 * sigma2**2))
-    w, u, v = np.zeros(d), np.full(m, m / alpha), np.full(n, n / rest)
-    totals = [np.zeros(d), np.zeros(m), np.zeros(n)]
-    for _ in range(T):
-        e_s, e = X_s @ w - y_s, X @ w - y
-        size = math.sqrt((u**-2.0).sum() + (v**-2.0).sum())
-        g_w = 2 * X_s.T @ (e_s / u) + 2 * X.T @ (e / v)
-        g_u = -(e_s**2) / u**2 + kappa1 * alpha**2 / m**2 - kappa2 / (u**3 * size)
-        g_v = -(e**2) / v**2 + kappa1 * rest**2 / n**2 - kappa2 / (v**3 * size)
-        w = w - eta_w * (g_w + sigma1 * rng.standard_normal(d))
-        w *= min(1.0, radius / np.linalg.norm(w))
-        u = np.maximum(u - eta_s * g_u, m / alpha)
-        v = np.maximum(v - eta_t * (g_v + sigma2 * rng.standard_normal(n)), n / rest)
-        for total, part in zip(totals, (w, u, v), strict=True):
-            total += part / T
-    return totals
+def algorithm_1(data, *, alpha, radius, kappa, epsilon, T, seed):
+    """Return the averages of all iterates of Algorithm 1, with the printed noise."""
+    (n, d), rest, rng = data[2].shape, 1 - alpha, np.random.default_rng(seed)
+    noise = 2 * math.sqrt(T * math.log(3 / 0.01)) / epsilon
+    sigma1, sigma2 = noise * 4 * rest * (radius + 1) / n, noise * rest**2 * (radius + 1) ** 2 / n**2
+    z, z_weights = sigma1 * rng.standard_normal((T, d)), sigma2 * rng.standard_normal((T, n))
+    return verbatim(
+        *data, alpha=alpha, radius=radius, kappa=(*kappa, 0.0), T=T, sigma1=sigma1, sigma2=sigma2, z=z,
+        z_weights=z_weights, discrepancy=0.0, moves=(True, True),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(("kappa1", "kappa2"), [(20.0, 0.0), (0.3, 0.2)])
@@ -240,10 +226,7 @@ def test_algorithm_1_ends_within_theorem_4_3(kappa1, kappa2, epsilon):
     bound = bounds.optimisation(T, source_distance=far[:m].sum(), target_distance=far[m:].sum())
     excesses = []
     for seed in range(20):
-        w, u, v = algorithm_1(
-            *data, alpha=alpha, radius=radius, kappa1=kappa1, kappa2=kappa2, epsilon=epsilon, delta=0.01, T=T,
-            rng=np.random.default_rng(seed),
-        )  # fmt: skip
+        w, u, v = algorithm_1(data, alpha=alpha, radius=radius, kappa=(kappa1, kappa2), epsilon=epsilon, T=T, seed=seed)
         q = 1 / np.concatenate([u, v])
         excesses.append(objective((X @ w - y) ** 2, q, p, penalties, "convex") - solution.objective)
     assert min(excesses) >= -1e-9

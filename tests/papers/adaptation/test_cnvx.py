@@ -21,7 +21,7 @@ def make_data(m, n, d, seed=0):
 
 
 def verbatim(X_s, y_s, X, y, *, alpha, radius, kappa, T, sigma1, sigma2, z, z_weights, discrepancy, moves):
-    """Algorithm 1 as printed, with the noise given; `moves` says which of the two blocks of weights do."""
+    """Algorithm 1 as printed, with the noise given: the averages of w, u and v; `moves` says which weights do."""
     m, n, d = len(X_s), len(X), X.shape[1]
     r = 1.0
     B, G = (radius * r + 1) ** 2, 2 * r * (radius * r + 1)
@@ -30,7 +30,7 @@ def verbatim(X_s, y_s, X, y, *, alpha, radius, kappa, T, sigma1, sigma2, z, z_we
     eta_pub = m**1.5 / (math.sqrt(T) * alpha**2 * (B + B_bar))
     eta_priv = n**1.5 / math.sqrt(T * ((1 - alpha) ** 4 * B_bar**2 + n**4 * sigma2**2))
     w, u, v = np.zeros(d), np.full(m, m / alpha), np.full(n, n / (1 - alpha))
-    total = np.zeros(d)
+    totals = [np.zeros(d), np.zeros(m), np.zeros(n)]
     for t in range(T):
         e_s, e = X_s @ w - y_s, X @ w - y
         g_w = 2 * X_s.T @ (e_s / u) + 2 * X.T @ (e / v)
@@ -47,8 +47,9 @@ def verbatim(X_s, y_s, X, y, *, alpha, radius, kappa, T, sigma1, sigma2, z, z_we
             u = np.maximum(u - eta_pub * g_u, m / alpha)
         if moves[1]:
             v = np.maximum(v - eta_priv * (g_v + z_weights[t]), n / (1 - alpha))
-        total += w
-    return total / T
+        for total, part in zip(totals, (w, u, v), strict=True):
+            total += part / T
+    return totals
 
 
 def scaled(data):
@@ -102,7 +103,7 @@ def test_the_fast_descent_equals_a_verbatim_loop(make_tape, sizes, form, kappa):
             z_weights[at : at + k] = p**2 * -z
             at += k
         assert at == T
-    expected = verbatim(
+    expected, _, _ = verbatim(
         *parts,
         alpha=alpha,
         radius=radius,
