@@ -14,8 +14,8 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.clustering.sets import PaperSet
 from benchmarks.rivals.clustering import accelerated_k_medoids
-from benchmarks.theory.source_target import concentrated_bound, delta_t, diff_bound, pure_bound
-from dpadapt.accounting.cost import gaussian_epsilon, rho_to_epsilon
+from benchmarks.theory.source_target import concentrated_bound, delta_t, diff_bound, pure_bound, rho_to_epsilon
+from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.clustering import estimator, inference
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, faster_pam, greedy, nearest

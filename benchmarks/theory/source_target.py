@@ -100,3 +100,23 @@ def _check(n: int, d: int, t: int, gamma: float) -> None:
     for value, name in ((n, "n"), (d, "d"), (t, "t")):
         checks.count(value, name)
     checks.unit(gamma, "gamma")
+
+
+def rho_to_epsilon(rho: float, delta: float) -> float:
+    """Return the epsilon at `delta` of any rho-zCDP release, by optimising over Rényi orders.
+
+    Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Proposition 12.
+
+    Examples
+    --------
+    >>> rho_to_epsilon(0.1, 1e-6) < 0.1 + 2 * math.sqrt(0.1 * math.log(1e6))  # the textbook conversion
+    True
+    """
+    delta = checks.delta(delta)
+    if delta == 0 or not math.isfinite(rho):
+        return math.inf
+    # epsilon <= rho a + log(1 - 1/a) - log(delta a) / (a - 1) for every order a > 1. Canonne, Kamath and Steinke
+    # 2020, Proposition 12; any grid of orders gives a valid bound.
+    orders = 1 + np.geomspace(1e-3, 1e6, 20001)
+    epsilons = rho * orders + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(0.0, float(epsilons.min()))

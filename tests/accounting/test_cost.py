@@ -5,14 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import binom
 
 from dpadapt.accounting import Ledger, delta, epsilon
 from dpadapt.accounting.cost import (
     GRID,
     add_entries,
+    gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
+    grid_for,
     pld,
     pld_supports,
     pure_epsilon,
@@ -40,6 +44,7 @@ from dpadapt.mechanisms.events import (
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
 
 DELTA = 1e-5
+SWAP = Adjacency.REPLACE_ONE
 
 # One collection for every kind of event and for every branch of the accountant.
 COLLECTIONS = {
@@ -60,6 +65,11 @@ FINITE_AT_ZERO = ("Laplace", "pure", "range", "sampled Laplace")
 # ADD_REMOVE takes the path of ZERO_OUT: see test_add_remove_costs_what_zero_out_costs.
 everywhere = pytest.mark.parametrize("adjacency", [Adjacency.ZERO_OUT, Adjacency.REPLACE_ONE])
 every = pytest.mark.parametrize("name", COLLECTIONS)
+
+
+def test_every_event_is_in_a_collection():
+    every_event = {event for event in Event.__subclasses__() if event.__module__ == Event.__module__}
+    assert {type(event) for events in COLLECTIONS.values() for event in events} == every_event - {NonPrivateEvent}
 
 
 def test_nothing_costs_nothing():
@@ -313,3 +323,139 @@ def test_many_pure_events_on_the_grid_cost_no_less_than_their_exact_binomial_tai
         losses = (2 * truthful - steps) * each
         chances = np.exp(binom.logpmf(truthful, steps, 1 / (1 + math.exp(-each))))
         assert math.fsum((chances * -np.expm1(np.minimum(cost - losses, 0.0))).tolist()) <= delta_
+
+
+# Closed forms of Gaussian noise
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.floats(1e-4, 40.0), st.floats(-14.0, -0.2))
+def test_gaussian_forms_are_inverse(mu, log_delta):
+    budget = 10**log_delta
+    cost = gaussian_epsilon(mu, budget)
+    if cost == 0.0:
+        assert gaussian_delta(mu, 0.0) <= budget
+        return
+    assert gaussian_delta(mu, cost) <= budget * (1 + 1e-9)
+    assert gaussian_delta(mu, cost) == pytest.approx(budget, rel=1e-4)
+    if cost > 1e-6:
+        assert gaussian_mu(cost, budget) == pytest.approx(mu, rel=1e-6)
+        assert gaussian_mu(cost, budget) <= mu * (1 + 1e-9)
+
+
+def test_gaussian_forms_in_limiting_cases():
+    assert gaussian_epsilon(0.0, 0.0) == gaussian_epsilon(0.0, DELTA) == 0.0
+    assert gaussian_epsilon(1.0, 0.0) == gaussian_epsilon(math.inf, DELTA) == math.inf
+    assert gaussian_delta(0.0, 0.0) == 0.0
+    assert gaussian_delta(math.inf, 5.0) == 1.0
+    assert gaussian_delta(1.0, math.inf) == 0.0
+    # Nor -0.0, nor an overflow, where rounding makes the difference of two logarithms positive.
+    assert str(gaussian_delta(0.3522519415129706, 1679579031.3425448)) == "0.0"
+    assert gaussian_mu(1.0, 0.0) == 0.0
+
+
+def test_a_budget_too_small_for_floats_is_refused_in_plain_words():
+    with pytest.raises(ValueError, match="epsilon and delta are too small"):
+        gaussian_mu(1e-60, 1e-15)
+    ledger = Ledger(1e-60, 1e-15)
+    assert ledger.remaining() <= 1e-60
+
+
+# dp-accounting's numerical accountants, with our meaning of noise under replace-one
+
+
+def pld_epsilon(event, count, relation=None):
+    """Return the epsilon of dp-accounting's PLD accountant."""
+    import dp_accounting as dpa
+
+    relation = relation or dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
+    return dpa.pld.PLDAccountant(relation).compose(event, count).get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(0.75, 1), (1.0, 1), (5.0, 20), (456.9072, 15_000)])
+def test_gaussian_cost_agrees_with_dp_accounting(noise, steps):
+    import dp_accounting as dpa
+
+    exact = dpa.get_epsilon_gaussian(noise / math.sqrt(steps), DELTA)
+    assert epsilon(Repeated(Gaussian(noise), steps), DELTA) == pytest.approx(exact, rel=1e-6)
+    assert pld_epsilon(dpa.GaussianDpEvent(noise), steps) == pytest.approx(exact, abs=1e-4)
+    assert epsilon(Repeated(Gaussian(noise), steps), DELTA, adjacency=SWAP) == pytest.approx(exact, rel=1e-6)
+
+
+def test_sampled_cost_agrees_with_dp_accounting():
+    import dp_accounting as dpa
+
+    theirs = pld_epsilon(dpa.PoissonSampledDpEvent(0.02, dpa.GaussianDpEvent(1.1)), 100)
+    assert epsilon(Sampled(Gaussian(1.1), rate=0.02, steps=100), DELTA) == pytest.approx(theirs, abs=1e-4)
+
+
+def test_sampled_replacement_stores_noise_over_the_replacement_sensitivity():
+    import dp_accounting as dpa
+
+    # Noise of twice the clipping norm is once the sensitivity under replacement: our multiplier is 1, theirs is 2.
+    event, relation = dpa.PoissonSampledDpEvent(0.02, dpa.GaussianDpEvent(2.0)), dpa.NeighboringRelation.REPLACE_ONE
+    theirs = pld_epsilon(event, 100, relation)
+    ours = epsilon(Sampled(Gaussian(1.0), rate=0.02, steps=100), DELTA, adjacency=SWAP)
+    assert ours == pytest.approx(theirs, abs=1e-4)
+    # At rate 1 it costs what a release on all rows costs, which is the same under every adjacency.
+    whole = epsilon({SampledEvent(GaussianEvent(1.0), 1.0): 2}, DELTA, adjacency=SWAP)
+    assert whole == pytest.approx(epsilon({GaussianEvent(1.0): 2}, DELTA), abs=1e-3)
+
+
+def test_mixtures_agree_with_dp_accounting():
+    import dp_accounting as dpa
+
+    theirs = dpa.pld.PLDAccountant()
+    theirs.compose(dpa.GaussianDpEvent(2.0)).compose(dpa.LaplaceDpEvent(5.0), 3)
+    ours = epsilon({GaussianEvent(2.0): 1, LaplaceEvent(5.0): 3}, DELTA)
+    assert ours == pytest.approx(theirs.get_epsilon(DELTA), abs=1e-4)
+
+
+TALLY = {GaussianEvent(2.0): 2, LaplaceEvent(5.0): 3, PureEvent(0.2): 1}
+
+
+def test_optimistic_and_pessimistic_distributions_enclose_the_cost():
+    low, high = (
+        pld(TALLY, Adjacency.ZERO_OUT, pessimistic=pessimistic).get_epsilon_for_delta(DELTA)
+        for pessimistic in (False, True)
+    )
+    assert low < high < low * 1.01
+    # Rényi composition is a valid bound too, and looser.
+    assert high < rdp(TALLY).get_epsilon(DELTA) < 2 * high
+
+
+@pytest.mark.parametrize("size", [40.0, 700.0])
+def test_both_distributions_of_a_large_pure_epsilon_have_that_epsilon(size):
+    for pessimistic in (False, True):
+        distribution = pld({PureEvent(size): 1}, Adjacency.ZERO_OUT, grid=grid_for(size), pessimistic=pessimistic)
+        assert distribution.get_epsilon_for_delta(DELTA) == pytest.approx(size, rel=1e-4)
+
+
+def test_many_gaussian_releases_are_composed_as_one():
+    many = pld({GaussianEvent(400.0): 10_000}, Adjacency.ZERO_OUT)
+    one = pld({GaussianEvent(4.0): 1}, Adjacency.ZERO_OUT)
+    assert many.get_epsilon_for_delta(DELTA) == pytest.approx(one.get_epsilon_for_delta(DELTA), rel=1e-9)
+
+
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+def test_supported_events_are_those_that_can_be_composed(adjacency):
+    sampled = SampledEvent(GaussianEvent(2.0), 0.1), SampledEvent(LaplaceEvent(2.0), 0.1)
+    events = [*TALLY, BoundedRangeEvent(0.2), ConcentratedEvent(0.05), *sampled]
+    assert [pld_supports({event: 1}, adjacency) for event in events] == (
+        [True, True, True, True, False, True, adjacency is not SWAP]
+    )
+    assert [rdp_supports({event: 1}, adjacency) for event in events] == (
+        [True, True, True, True, True, adjacency is not SWAP, False]
+    )
+
+
+def test_events_without_a_distribution_or_divergences_are_refused():
+    with pytest.raises(TypeError, match="no privacy-loss distribution"):
+        pld({ConcentratedEvent(0.05): 1}, Adjacency.ZERO_OUT)
+    with pytest.raises(TypeError, match="no Rényi divergences"):
+        rdp({NonPrivateEvent(): 1})
+
+
+def test_the_grid_is_coarser_for_large_costs_only():
+    assert grid_for(1.0) == grid_for(math.inf) == GRID
+    assert grid_for(1000.0) == pytest.approx(0.02)

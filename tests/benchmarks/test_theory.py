@@ -20,6 +20,7 @@ from benchmarks.theory.source_target import (
     delta_t,
     diff_bound,
     pure_bound,
+    rho_to_epsilon,
 )
 from benchmarks.theory.subspace import lower_bound, private_rows_needed, upper_bound
 from dpadapt import Public
@@ -194,3 +195,12 @@ def test_algorithm_4_costs_a_tenth_of_what_its_accountant_says():
     assert cost.truncated <= 0.5
     assert cost.renyi == pytest.approx(0.057, abs=0.001)
     assert algorithm_4_cost(324_700_000, 0.0148, 997, 50_000_000, 1.0, 1e-4).truncated == math.inf  # not its conditions
+
+
+@pytest.mark.parametrize("mu", [1e-3, 0.1, 5.0])
+@pytest.mark.parametrize("budget", [1e-3, 1e-10])
+def test_the_epsilon_of_zcdp_lies_between_the_gaussian_and_the_textbook_one(mu, budget):
+    # A mu-Gaussian release is mu²/2-zCDP; the conversion from zCDP does not use that the noise is Gaussian.
+    rho = mu**2 / 2
+    exact, converted = gaussian_epsilon(mu, budget), rho_to_epsilon(rho, budget)
+    assert exact <= converted * (1 + 1e-9) <= (rho + 2 * math.sqrt(rho * math.log(1 / budget))) * (1 + 1e-6)

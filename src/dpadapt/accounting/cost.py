@@ -21,8 +21,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, NonPrivateEvent, SampledEvent
@@ -277,26 +275,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), _LEAST_MU, high)
     # Twice the margins: then `gaussian_epsilon` of the answer, which is rounded up, is still at most `epsilon`.
     return root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN
-
-
-def rho_to_epsilon(rho: float, delta: float) -> float:
-    """Return the epsilon at `delta` of any rho-zCDP release, by optimising over Rényi orders.
-
-    Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy", 2020, Proposition 12.
-
-    Examples
-    --------
-    >>> rho_to_epsilon(0.1, 1e-6) < 0.1 + 2 * math.sqrt(0.1 * math.log(1e6))  # the textbook conversion
-    True
-    """
-    delta = checks.delta(delta)
-    if delta == 0 or not math.isfinite(rho):
-        return math.inf
-    # Claim: epsilon <= rho a + log(1 - 1/a) - log(delta a) / (a - 1) for every order a > 1. Canonne, Kamath and Steinke
-    # 2020, Proposition 12; any grid of orders gives a valid bound.
-    orders = 1 + np.geomspace(1e-3, 1e6, 20001)
-    epsilons = rho * orders + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
-    return max(0.0, float(epsilons.min()))
 
 
 def _decreasing_root(f: Callable[[float], float], low: float, high: float) -> float:

@@ -37,6 +37,10 @@ class Event:
         if Event not in cls.__bases__:
             raise TypeError(f"{cls.__name__} must be a subclass of Event itself, with costs of its own.")
 
+    def __post_init__(self) -> None:
+        """Require fields that are positive numbers, unless a subclass has others."""
+        checks.keep(self, **{name: checks.positive(value, name) for name, value in self._fields().items()})
+
     def pure_epsilon(self, times: int = 1) -> float:
         """Return the epsilon of `times` releases at delta = 0."""
         return math.inf
@@ -86,9 +90,6 @@ class GaussianEvent(Event):
 
     noise_multiplier: float
 
-    def __post_init__(self) -> None:
-        checks.keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
-
     def dominating_mu(self) -> float:
         """Return 1 / noise_multiplier."""
         return 1 / self.noise_multiplier
@@ -112,9 +113,6 @@ class LaplaceEvent(Event):
     """Laplace noise of `noise_multiplier` times the l1 sensitivity: pure with epsilon 1 / noise_multiplier."""
 
     noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        checks.keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
 
     def pure_epsilon(self, times: int = 1) -> float:
         """Return times / noise_multiplier."""
@@ -143,9 +141,6 @@ class ConcentratedEvent(Event):
 
     rho: float
 
-    def __post_init__(self) -> None:
-        checks.keep(self, rho=checks.positive(self.rho, "rho"))
-
     def precision(self, *, pessimistic: bool = True) -> float | None:
         """Return 2 rho if not `pessimistic`: Gaussian noise is one rho-zCDP release."""
         return None if pessimistic else 2 * self.rho
@@ -164,9 +159,6 @@ class PureEvent(Event):
     """Any release that is (epsilon, 0)-private, e.g. randomized response."""
 
     epsilon: float
-
-    def __post_init__(self) -> None:
-        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
     def pure_epsilon(self, times: int = 1) -> float:
         """Return times · epsilon."""
@@ -198,9 +190,6 @@ class BoundedRangeEvent(Event):
     """
 
     epsilon: float
-
-    def __post_init__(self) -> None:
-        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
 
     def pure_epsilon(self, times: int = 1) -> float:
         """Return times · epsilon."""
