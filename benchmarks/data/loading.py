@@ -21,7 +21,7 @@ import pandas as pd
 
 from benchmarks.data import sources
 from benchmarks.data.sources import OpenML, Remote, SklearnCalifornia, SourceFile, UciArchive
-from dpadapt.datasets.domains import Data, Dataset, Status
+from dpadapt.datasets.domains import Data, Dataset, Domain, Domains, Status
 from dpadapt.errors import DataUnavailable
 
 UCI_ADDRESS = "https://archive.ics.uci.edu/"
@@ -399,3 +399,20 @@ def load(name: str, part: str | None = None, *, download: bool = True) -> Datase
     ValueError: part of 'german' must be one of 'south', 'statlog', got 'north'.
     """
     return obtain(sources.find(name, part), download=download)
+
+
+def pair(dataset: Dataset, *, source: Domain, target: Domain, description: str) -> Domains:
+    """Return `Domains` of two domains that are arrays; the columns get the names x0, x1, ..."""
+    return Domains(
+        source=source,
+        target=target,
+        feature_names=tuple(f"x{column}" for column in range(source.X.shape[1])),
+        description=f"{dataset.name}: {description}",
+        provenance=dataset.provenance,
+    )
+
+
+def differ(source: Any, target: Any) -> None:
+    """Raise `ValueError` if source and target are the same."""
+    if source == target:
+        raise ValueError(f"target must differ from source, got {source!r} for both.")

@@ -9,16 +9,16 @@ Splits of papers 1 and 5, and a few of ours.
 
 import math
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.data.convert_openml import WIND_STATIONS
 from benchmarks.data.convert_uci import quarters
-from benchmarks.data.loading import load
+from benchmarks.data.loading import differ, load, pair
 from dpadapt.checks import count, one_of
-from dpadapt.datasets.bundled import check_digits, digit_domain
-from dpadapt.datasets.domains import Dataset, Domain, Domains, differ, pair, split_rows
+from dpadapt.datasets.domains import Dataset, Domain, Domains, split_rows
 from dpadapt.errors import DataUnavailable
 
 OFFICE_DOMAINS = ("amazon", "webcam", "dslr", "caltech10")
@@ -242,17 +242,26 @@ def mnist_by_digit(source: int = 1, target: int = 7) -> Domains:
         ...
     ValueError: target must differ from source, got 1 for both.
     """
-    check_digits(source, target)
+    for name, digit in (("source", source), ("target", target)):
+        if count(digit, name, least=0) > 9:
+            raise ValueError(f"{name} must be a digit, 0 to 9, got {digit!r}.")
+    differ(source, target)
     dataset = load("mnist")
     arrays = dataset.arrays
     images = np.concatenate([arrays["X_train"], arrays["X_test"]])
     digits = np.concatenate([arrays["y_train"], arrays["y_test"]])
     return pair(
         dataset,
-        source=digit_domain(images, digits, digit=source, white=255),
-        target=digit_domain(images, digits, digit=target, white=255),
+        source=_digit(images, digits, source),
+        target=_digit(images, digits, target),
         description=f"digit {source} -> digit {target}",
     )
+
+
+def _digit(images: Any, digits: Any, digit: int) -> Domain:
+    """Return all images of one digit, flattened, with pixels from 0 to 1."""
+    chosen = images[digits == digit]
+    return Domain(chosen.reshape(len(chosen), -1) / 255, digits[digits == digit].astype(np.int64))
 
 
 def office_by_domain(source: str = "amazon", target: str = "webcam") -> Domains:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.data.convert_uci import ADULT_COLUMNS, ADULT_NUMBERS
-from benchmarks.data.loading import load
+from benchmarks.data.loading import differ, load, pair
 from dpadapt.checks import one_of
-from dpadapt.datasets.domains import Domain, Domains, differ, pair, split_rows
+from dpadapt.datasets.domains import Domain, Domains, split_rows
 
 AMAZON_DOMAINS = ("books", "dvd", "electronics", "kitchen")
 _LANGUAGES = ("ES", "FR", "GE", "IT", "UK", "US")

@@ -81,4 +81,4 @@ def test_missing_statsmodels_is_one_clear_line(monkeypatch, load):
 
 def test_sets_of_scikit_learn_need_no_statsmodels(monkeypatch):
     monkeypatch.setitem(sys.modules, "statsmodels", None)
-    assert len(bundled.digits_by_digit().source.y) == 182
+    assert bundled.digits().arrays["X"].shape == (1797, 64)

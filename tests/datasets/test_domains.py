@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpadapt.datasets.domains import Dataset, Domain, Source, differ, pair, split_rows
+from dpadapt.datasets.domains import Dataset, Source, split_rows
 
 SOURCE = Source("toy", "rows", "3 rows", "partial", "3 of 9 rows.", "made up", "CC0")
 FRAME = pd.DataFrame({"x": [1, 2, 3], "word": ["a", "b", "a"]})
@@ -60,16 +60,3 @@ def test_columns_that_are_no_numbers_may_stay():
         dataset(FRAME), FRAME[["word"]], y=FRAME["x"], source=first, target=~first, description="", numbers=False
     )
     assert domains.target.X["word"].tolist() == ["b", "a"]
-
-
-def test_arrays_get_names_by_position():
-    half = Domain(np.ones((2, 3)), np.zeros(2))
-    domains = pair(dataset({"x": np.ones(2)}), source=half, target=half, description="same")
-    assert domains.feature_names == ("x0", "x1", "x2")
-    assert repr(domains) == "Domains(2 source rows, 2 target rows, 3 features: toy: same)"
-
-
-def test_source_and_target_must_differ():
-    differ(1, 2)
-    with pytest.raises(ValueError, match="target must differ from source, got 'a' for both"):
-        differ("a", "a")

@@ -7,30 +7,16 @@ are fine for a demo, but no evidence for a method.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpadapt.checks import count, one_of
-from dpadapt.datasets.domains import Data, Dataset, Domain, Domains, Source, differ, pair, split_rows
+from dpadapt.checks import one_of
+from dpadapt.datasets.domains import Data, Dataset, Domains, Source, split_rows
 from dpadapt.errors import DataUnavailable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def check_digits(source: int, target: int) -> None:
-    """Raise `ValueError` unless these are two different digits."""
-    for name, digit in (("source", source), ("target", target)):
-        if count(digit, name, least=0) > 9:
-            raise ValueError(f"{name} must be a digit, 0 to 9, got {digit!r}.")
-    differ(source, target)
-
-
-def digit_domain(images: Any, digits: Any, *, digit: int, white: float) -> Domain:
-    """Return all images of one digit, flattened, with pixels from 0 to 1."""
-    chosen = images[digits == digit]
-    return Domain(chosen.reshape(len(chosen), -1) / white, digits[digits == digit].astype(np.int64))
 
 
 _RANDHIE = Source(
@@ -280,34 +266,4 @@ def _fair(dataset: Dataset, source: "pd.Series[bool]", description: str) -> Doma
         source=source,
         target=~source,
         description=description,
-    )
-
-
-def digits_by_digit(source: int = 1, target: int = 7) -> Domains:
-    """Return images of one digit as the source, of another as the target: a small form of MNIST by digit.
-
-    Parameters
-    ----------
-    source, target : int
-        Two different digits.
-
-    Returns
-    -------
-    domains : Domains
-        64 pixels from 0 to 1; the label is the digit.
-
-    Examples
-    --------
-    >>> digits_by_digit(1, 7)
-    Domains(182 source rows, 179 target rows, 64 features: digits: digit 1 -> digit 7)
-    """
-    check_digits(source, target)
-    dataset = digits()
-    X: Any = dataset.arrays["X"]
-    y: Any = dataset.arrays["y"]
-    return pair(
-        dataset,
-        source=digit_domain(X, y, digit=source, white=16),
-        target=digit_domain(X, y, digit=target, white=16),
-        description=f"digit {source} -> digit {target}",
     )

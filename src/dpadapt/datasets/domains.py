@@ -213,20 +213,3 @@ def split_rows(
         description=f"{dataset.name}: {description}",
         provenance=dataset.provenance,
     )
-
-
-def pair(dataset: Dataset, *, source: Domain, target: Domain, description: str) -> Domains:
-    """Return `Domains` of two domains that are arrays; the columns get the names x0, x1, ..."""
-    return Domains(
-        source=source,
-        target=target,
-        feature_names=tuple(f"x{column}" for column in range(source.X.shape[1])),
-        description=f"{dataset.name}: {description}",
-        provenance=dataset.provenance,
-    )
-
-
-def differ(source: Any, target: Any) -> None:
-    """Raise `ValueError` if source and target are the same."""
-    if source == target:
-        raise ValueError(f"target must differ from source, got {source!r} for both.")

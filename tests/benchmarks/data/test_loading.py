@@ -7,13 +7,15 @@ import urllib.error
 import zipfile
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.data import loading, sources
-from benchmarks.data.loading import serialise
+from benchmarks.data.loading import differ, pair, serialise
 from benchmarks.data.people import accent_by_country
 from benchmarks.data.sources import SourceFile, UciArchive
+from dpadapt.datasets.domains import Dataset, Domain, Source
 from dpadapt.errors import DataUnavailable
 
 FRAME = pd.DataFrame({"x": [1.0, 2.0], "word": ["a", "b"]})
@@ -150,3 +152,21 @@ def test_uci_archive_is_read_whole_with_its_checksum(monkeypatch, capsys, header
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "adult.zip" in captured.err
+
+
+def test_arrays_get_names_by_position():
+    half = Domain(np.ones((2, 3)), np.zeros(2))
+    domains = pair(
+        Dataset({"x": np.ones(2)}, Source("toy", "rows", "2 rows", "partial", "", "", ""), "partial", ""),
+        source=half,
+        target=half,
+        description="same",
+    )
+    assert domains.feature_names == ("x0", "x1", "x2")
+    assert repr(domains) == "Domains(2 source rows, 2 target rows, 3 features: toy: same)"
+
+
+def test_source_and_target_must_differ():
+    differ(1, 2)
+    with pytest.raises(ValueError, match="target must differ from source, got 'a' for both"):
+        differ("a", "a")
