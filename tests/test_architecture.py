@@ -378,7 +378,7 @@ ROOMS = {
     "clustering": 1145,
     "datasets": 641,
     "hybrid": 2726,
-    "inputs": 1926,
+    "inputs": 1938,
     "integrations": 1840,
     "learning": 2856,
     "mechanisms": 2200,

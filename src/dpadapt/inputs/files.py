@@ -43,7 +43,6 @@ _SEPARATORS = (",", ";", "\t", "|")
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
 _OTHER_FILES = ("PK\x03\x04", "%PDF", "PAR1", "SQLite format 3", "<", "{", "[")
 _NOT_A_TABLE = "this is not a table in text. Save it as CSV, or give a Parquet file with that ending."
-__NO_PLAIN_CELLS = "the columns can't be read as a table of plain cells."
 # Encodings in which what a byte means depends on no earlier row, by Python's names. Not so in those with shifts between
 # alphabets (hz, iso2022, utf-7), and escapes such as \n make a line end of a cell without one.
 _STATELESS_ENCODINGS = re.compile(

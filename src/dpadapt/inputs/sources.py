@@ -216,12 +216,25 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
                 else:
                     X = np.zeros((len(frame), len(features)))
                     for place, name in enumerate(features):
-                        X[:, place] = [_number(cell, file.named) for cell in frame[name]]
+                        X[:, place] = _numbers(frame[name].tolist(), file.named)
                     y = pd.Series([_as_written(cell) for cell in frame[label]], dtype=object)
                 yield pd.DataFrame(X, columns=features), y
     finally:
         # Arrow keeps the memory that it has used for decoding, some hundred megabytes, unless it is told.
         pyarrow.default_memory_pool().release_unused()
+
+
+def _numbers(cells: list[Any], named: str) -> Any:
+    """Return the numbers in cells, each read by itself."""
+    try:
+        text = "\n".join(cells)
+        if text.isascii() and "_" not in text:
+            numbers = np.array(cells, dtype=object).astype(np.float64)  # as `float` reads each
+            if np.isfinite(numbers).all():
+                return numbers
+    except (TypeError, ValueError):  # some cell is no number, or no text
+        pass
+    return [_number(cell, named) for cell in cells]
 
 
 def _number(cell: Any, named: str) -> float:
