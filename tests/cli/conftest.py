@@ -147,22 +147,25 @@ def site(tmp_path, template) -> Site:
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory) -> Path:
-    """Return the folder of models that several tests use."""
-    return tmp_path_factory.mktemp("models")
+def models(tmp_path_factory) -> tuple[Path, dict[Path, Outcome]]:
+    """Return the folder of models that several tests use, and what their fits said."""
+    return tmp_path_factory.mktemp("models"), {}
 
 
 @pytest.fixture
 def fitted(run, site, models):
-    """Return a function that puts a fitted model into the site: fitted once, then copied."""
+    """Return a function that puts a model into the site, fitted once and then copied, and returns what the fit said."""
 
-    def put(*flags: str, **changes) -> None:
-        model = models / "_".join([*flags, *(f"{name}-{value}" for name, value in sorted(changes.items())), "model"])
+    def put(*flags: str, **changes) -> Outcome:
+        folder, said = models
+        model = folder / "_".join([*flags, *(f"{name}-{value}" for name, value in sorted(changes.items())), "model"])
         if model.exists():
             shutil.copytree(model, site.out)
-            return
+            return said[model]
         outcome = run(*site.fit(**changes), *flags)
         assert outcome.code == 0, outcome.err
         shutil.copytree(site.out, model)
+        said[model] = outcome
+        return outcome
 
     return put

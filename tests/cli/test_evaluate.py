@@ -11,13 +11,11 @@ from tests.saved_models import json_of, rewrite
 
 
 @pytest.fixture
-def fitted(run, site):
-    """A classification, a regression, and test rows of the same data set."""
-    site.ledger.unlink()
-    for label, task in (("ill", "classification"), ("cost", "regression")):
-        method = "logistic" if task == "classification" else "linear"
-        changes = {"label": label, "task": task, "method": method, "out": site.folder / label, "ledger_epsilon": None}
-        assert run(*site.fit(**changes, epsilon=1)).code == 0
+def fitted(site, fitted):
+    """A site with a classification, a regression, and test rows of the same data set."""
+    for label, task, method in (("ill", "classification", "logistic"), ("cost", "regression", "linear")):
+        fitted(label=label, task=task, method=method, ledger=None)
+        site.out.rename(site.folder / label)
     rows = pd.read_csv(site.private)
     rows.sample(400, random_state=0).to_csv(site.folder / "test.csv", index=False)
     return site
@@ -81,6 +79,7 @@ def test_rows_without_labels_and_in_another_order_change_nothing_that_is_said(ru
 
 
 def test_an_evaluation_beyond_the_cap_is_refused_before_a_private_cell_is_read(run, fitted, monkeypatch):
+    assert run(*order(fitted, epsilon="1")).code == 0
     before = Ledger.open(fitted.ledger).n_charges
 
     def fail(*_args, **_options):

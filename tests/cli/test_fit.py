@@ -175,6 +175,7 @@ def test_fit_charges_the_ledger_what_the_receipt_says(run, site):
     receipt = Receipt.from_json((site.out / "receipt.json").read_text())
     assert [(entry.event, entry.times) for entry in ledger.entries] == [(e.event, e.times) for e in receipt.entries]
     assert ledger.spent() == pytest.approx(receipt.epsilon)
+    assert any("schema" in fact for fact in receipt.assumptions)
 
 
 def test_a_fit_over_the_cap_is_refused_and_leaves_the_first_model(run, site):
@@ -207,19 +208,9 @@ def test_a_fit_without_a_ledger_says_that_further_fits_are_not_added_up(run, sit
 
 
 @pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
-def test_the_default_is_transfer_and_the_baselines_are_named(run, site, label, task):
-    chosen = {"label": label, "task": task, "ledger": None}
-    assert run(*site.fit(**chosen)).code == 0
+def test_a_fit_is_by_transfer_and_says_what_public_and_private_rows_contributed(site, fitted, label, task):
+    said = " ".join(fitted(label=label, task=task).out.split())
     assert json_of(site.out)["method"] == "transfer"
-    older = "linear" if task == "regression" else "logistic"
-    assert run(*site.fit(**chosen, method=older)).code == 0
-    assert json_of(site.out)["method"] == older
-
-
-@pytest.mark.parametrize(("label", "task"), [("cost", "regression"), ("ill", "classification")])
-def test_a_fit_says_what_public_and_private_rows_contributed(run, site, label, task):
-    outcome = run(*site.fit(label=label, task=task))
-    said = " ".join(outcome.out.split())
     assert "What the public and the private rows contributed" in said
     assert "The public rows gave the model to start from" in said
     assert "Forecast from public rows" in said
@@ -227,6 +218,12 @@ def test_a_fit_says_what_public_and_private_rows_contributed(run, site, label, t
     report = (site.out / "report.html").read_text()
     assert "What the public and the private rows contributed" in report
     assert "not an error bar" in report
+
+
+@pytest.mark.parametrize(("label", "method"), [("cost", "linear"), ("ill", "logistic")])
+def test_the_baselines_are_named(site, fitted, label, method):
+    fitted(label=label, method=method, task="regression" if label == "cost" else "classification")
+    assert json_of(site.out)["method"] == method
 
 
 def test_a_budget_that_is_too_small_is_not_spent_and_the_terminal_says_so(run, site):
@@ -297,11 +294,6 @@ def test_a_private_number_of_rows_is_not_written(run, site, tmp_path):
     assert Ledger.open(ledger).adjacency.value == "add-remove"
     assert "500" in (site.out / "report.html").read_text()
     assert "600" not in (site.out / "receipt.json").read_text()
-
-
-def test_the_schema_is_on_the_receipt_as_assumed(run, site):
-    assert run(*site.fit()).code == 0
-    assert any("schema" in fact for fact in json.loads((site.out / "receipt.json").read_text())["assumptions"])
 
 
 def _full_disk(monkeypatch, *, refuses):
