@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from dpadapt import Ledger, PrivacyError
 from dpadapt import rows as module
-from dpadapt.inputs.spill import Spill
+from dpadapt.inputs.sources import Spill
 from dpadapt.learning.descent import gradient_weights, private_descent
 from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms import Gaussian

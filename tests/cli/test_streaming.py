@@ -13,7 +13,7 @@ import pytest
 from refusals import SECRET_NUMBER, SECRET_TEXT, refused
 
 from dpadapt import Ledger
-from dpadapt.inputs import spill
+from dpadapt.inputs import sources as spill
 from dpadapt.tables import TableModel
 from tests.saved_models import arrays_of, json_of
 

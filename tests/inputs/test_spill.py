@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from dpadapt import disk
-from dpadapt.inputs import spill
-from dpadapt.inputs.sources import Source
-from dpadapt.inputs.spill import Spill
+from dpadapt.inputs import sources as spill
+from dpadapt.inputs.sources import Source, Spill
 from dpadapt.rows import Rows, row_shares
 
 

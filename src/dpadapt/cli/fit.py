@@ -319,8 +319,7 @@ def read_private(
 
     If the number of rows is `hidden`, no message tells none from one.
     """
-    from dpadapt.inputs.sources import memory_in_bytes
-    from dpadapt.inputs.spill import DEFAULT_MEMORY
+    from dpadapt.inputs.sources import DEFAULT_MEMORY, memory_in_bytes
     from dpadapt.tables import read_table, table_chunks
 
     origin = f"{option} {path}"

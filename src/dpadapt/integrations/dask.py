@@ -25,8 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dpadapt.errors import made_here
-from dpadapt.inputs.sources import Checked, joined_arrays
-from dpadapt.inputs.spill import in_own_pages
+from dpadapt.inputs.sources import Checked, in_own_pages, joined_arrays
 from dpadapt.rows import BLOCK_ROWS, Blocks, P, Part, block_slices
 
 Q = TypeVar("Q")

@@ -19,8 +19,7 @@ from dpadapt.data import Public
 from dpadapt.errors import NoLedgerWarning, PrivacyError
 from dpadapt.inputs.gate import declared_public
 from dpadapt.inputs.persons import ids_assumption, mean_factor, person_shares
-from dpadapt.inputs.sources import Source
-from dpadapt.inputs.spill import DEFAULT_MEMORY
+from dpadapt.inputs.sources import DEFAULT_MEMORY, Source
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.rows import Shares, row_shares
