@@ -124,7 +124,6 @@ OWN_SUBJECT = {
     "integrations.postgres": "ledgers on a server, which accounting reaches by a seam",
     "networks.ghost_clipping": "clipped gradients without a gradient per row; an oracle checks it",
     "networks.models": "layers and losses to start from",
-    "networks.resumable_training": "what is written down so that a killed training goes on",
     "networks.trial": "the check that a model trains row by row",
     "papers.reweigh.rounds": "the weights of Algorithm 1, which its theorem is about",
     "report.ledger": "the page of a ledger, which needs no model",

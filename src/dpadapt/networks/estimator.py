@@ -21,7 +21,17 @@ from dpadapt.inputs import gate
 from dpadapt.learning.base import Budget, PrivateEstimator
 from dpadapt.learning.losses import softmax
 from dpadapt.networks.fine_tuning import WAYS, prepare_module
-from dpadapt.networks.private_training import OPTIMIZERS, SCHEDULES, Recipe, mixing_weights
+from dpadapt.networks.private_training import (
+    OPTIMIZERS,
+    SCHEDULES,
+    Keeping,
+    Recipe,
+    carry_out,
+    digest,
+    digest_of_function,
+    fingerprint,
+    mixing_weights,
+)
 from dpadapt.networks.public_training import (
     PublicRows,
     as_inputs,
@@ -31,7 +41,6 @@ from dpadapt.networks.public_training import (
     split_rows,
     train_publicly,
 )
-from dpadapt.networks.resumable_training import Keeping, carry_out, digest, digest_of_function, fingerprint
 from dpadapt.networks.row_gradients import Engine, RowsLoss, cross_entropy
 from dpadapt.networks.trial import n_words, new_module, require_private_rows, tried_engine
 from dpadapt.rows import Shares
