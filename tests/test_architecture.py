@@ -373,7 +373,7 @@ BUDGET = {
 ROOMS = {
     "accounting": 3400,
     "audit": 1502,
-    "cli": 3751,
+    "cli": 3700,
     "clustering": 1145,
     "datasets": 641,
     "hybrid": 2726,

@@ -386,6 +386,7 @@ def model(tmp_path):
         ([], "missing argument 'model'"),
         (["nowhere/"], "not a model"),
         (["nowhere/", "--ledger", "nowhere.ledger"], "there is no such ledger"),
+        (["nowhere/", "--dataset", "patients"], "--dataset names the data set on the server"),
     ],
 )
 def test_bad_options_get_one_line_and_exit_with_2(options, named, capsys):

@@ -134,6 +134,9 @@ def test_a_corrected_schema_can_be_written_elsewhere(run, site, tmp_path):
     before = site.schema.read_bytes()
     private = pd.read_csv(site.private).drop(columns="smoker")
     private.to_csv(site.private, index=False)
+    refused = run(*check(site), "-o", tmp_path / "better.toml")
+    assert refused.code == 2
+    assert "--out is where --fix writes" in refused.err
     outcome = run(*check(site), "--fix", "-o", tmp_path / "better.toml")
     assert outcome.code == 0
     assert site.schema.read_bytes() == before

@@ -122,16 +122,10 @@ def plan_spending(
     if options.no_ledger:
         return None
     path, link = found_place(options.private, options.place, new=new)
+    name = path.dataset if isinstance(path, ServerPlace) else dataset or data_set_name(options.private)
     event = cost_of_budget(options.epsilon, options.delta, pure=pure)
-    wish = Wish(
-        event,
-        options.epsilon,
-        options.delta,
-        options.adjacency,
-        options.unit,
-        path.dataset if isinstance(path, ServerPlace) else dataset or data_set_name(options.private),
-        requested,
-    )
+    terms = options.adjacency, options.unit, name
+    wish = Wish(event, options.epsilon, options.delta, *terms, requested)
     cap = {"epsilon": options.ledger_epsilon, "delta": cap_delta, "default_delta": default_delta}
     return plan_ledger(path, wish, **cap, dataset=stated, link=link, allowance=options.allowance)
 
