@@ -53,11 +53,11 @@ _SCALES_PER_RING = 10.0
 _SOURCES_AT_ONCE = 2**16
 
 
-def _numbers_of_centres(value: Any, name: str) -> list[int]:
+def _numbers_of_centres(value: Any) -> list[int]:
     numbers = [value] if np.ndim(value) == 0 else list(value)
     if not numbers:
-        raise ValueError(f"{name} must be a whole number or several of them, got none.")
-    return list(dict.fromkeys(checks.count(number, name) for number in numbers))
+        raise ValueError("n_clusters must be a whole number or several of them, got none.")
+    return list(dict.fromkeys(checks.count(number, "n_clusters") for number in numbers))
 
 
 class PrivateSourceTargetClustering(PrivateEstimator):
@@ -130,7 +130,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
 
     def __init__(
         self,
-        n_clusters: Annotated[int | Sequence[int], _numbers_of_centres] = 8,
+        n_clusters: int | Sequence[int] = 8,
         epsilon: checks.Positive = 1.0,
         delta: float = 0.0,
         *,
@@ -173,17 +173,19 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         {persons}
         {ledger}
         """
-        numbers, share = _numbers_of_centres(self.n_clusters, "n_clusters"), float(self.certificate_share)
+        numbers, share = _numbers_of_centres(self.n_clusters), float(self.certificate_share)
         public, sources, T = sources_and_targets(S, public, blocks=persons is None)
         if max(numbers) > len(T):
             raise ValueError(f"n_clusters must be at most the number of targets, {len(T)}, got {max(numbers)}.")
         if share and not (persons is None and isinstance(sources, np.ndarray)):
             raise ValueError("certificate_share must be 0 with persons, and for sources in blocks: there is no bound.")
         shares = None if persons is None else unit_shares(persons, len(sources), self.adjacency)
-        child = self._ledger(ledger, "row" if shares is None else shares.unit)
+        unit: Unit = "row" if shares is None else shares.unit
+        child = self._ledger(ledger, unit)
         mechanisms = stage_mechanisms(self.noise, (1 - share) * self.epsilon, self.delta, whole=shares is None)
         spend = {"epsilon": share * self.epsilon / len(numbers), "gamma": self.gamma}  # on each bound
         plan = make_plan(public, T, numbers, mechanisms, Adjacency.of(self.adjacency), spend["epsilon"])
+        assumed = assumed_public(self.adjacency, unit)
         finest = count_sources(sources, plan.around.cells, public, shares)
         # All releases are charged at once: a cap that is too small for the bounds raises before any noise is drawn.
         runs = child.start_all(plan.charges)
@@ -197,7 +199,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             bounds[k] = certified_cost(sources, T, caps, near, adjacency=Adjacency.of(self.adjacency), run=run, **spend)
             costs[k] = min(costs[k], bounds[k])
         # The receipt is set first: an interrupted second fit must not leave new centres with an old receipt.
-        self.privacy_ = child.receipt(assumptions=assumed_public(self.adjacency, child.unit))
+        self.privacy_ = child.receipt(assumptions=assumed)
         self.n_features_in_ = T.shape[1]
         one = isinstance(self.n_clusters, int | np.integer)
         self.centers_ = centres[numbers[0]] if one else centres
@@ -208,6 +210,7 @@ class PrivateSourceTargetClustering(PrivateEstimator):
         return self
 
     def _check_combination(self, public: Any) -> None:
+        numbers = _numbers_of_centres(self.n_clusters)
         if self.gamma >= 0.5:
             raise ValueError(f"gamma must be below 0.5, got {self.gamma!r}.")
         share, gaussian = self.certificate_share, self.noise == "gaussian"
@@ -215,7 +218,6 @@ class PrivateSourceTargetClustering(PrivateEstimator):
             raise ValueError("delta must be positive for noise='gaussian', got 0. A common choice is 1e-6.")
         if share and gaussian:
             raise ValueError("certificate_share must be 0 for noise='gaussian': the bound has Laplace noise.")
-        numbers = _numbers_of_centres(self.n_clusters, "n_clusters")
         if share and share * self.epsilon / len(numbers) < _LEAST_BOUND_EPSILON:
             least = f"less than {_LEAST_BOUND_EPSILON:g} of epsilon for each bound"
             raise ValueError(f"certificate_share must be larger, or 0: it leaves {least}, got {share!r}.")
@@ -232,7 +234,7 @@ def count_sources(S: Any, cells: Cells, public: Public, shares: Shares | None = 
 def noisy_counts(finest: Bounded, plan: Plan, runs: Sequence[Run]) -> Released:
     """Release the two histograms of the counts in the `finest` bins, with one run each, already charged."""
     cells = plan.around.cells
-    group = cells.coarse()
+    group = plan.group
     coarse = runs[0].release(coarser_histogram(finest, group, int(group.max()) + 1)).reshape(-1, len(cells.edges))
     # Claim: each of the two histograms has |h - h'|_1 <= 1. The partition follows from the released counts alone: given
     # those, it is the same for all neighbours, its parts are disjoint, and one source is again in one of them at most;

@@ -307,11 +307,12 @@ class Noise:
 class Plan:
     """What one fit releases: in which public bins, with which noise, and at which price.
 
-    `without` has the centres that ignore the sources (ClusterT), `noise` is that of each histogram. `charges`
-    lists every release: the histograms, then one bound for each number of centres.
+    `group` is the coarse bin of each finest bin. `without` has the centres that ignore the sources (ClusterT), `noise`
+    is that of each histogram. `charges` lists every release: the histograms, then one bound for each number of centres.
     """
 
     around: Surroundings
+    group: NDArray[np.int64]
     without: Centres
     noise: tuple[Noise, Noise]
     charges: tuple[tuple[Mechanism, str], ...]
@@ -329,7 +330,9 @@ def make_plan(
     finest = histogram([], around.cells.n_bins)
     coarse, fine = (Noise(law, mechanism.scale(finest, adjacency), whole) for mechanism in mechanisms)
     bounds = [(Laplace(1 / bound_epsilon), "bound on the cost")] * len(numbers) if bound_epsilon else []
-    return Plan(around, without, (coarse, fine), (*zip(mechanisms, LABELS, strict=True), *bounds))
+    return Plan(
+        around, around.cells.coarse(), without, (coarse, fine), (*zip(mechanisms, LABELS, strict=True), *bounds)
+    )
 
 
 def stage_mechanisms(noise: str, epsilon: float, delta: float, *, whole: bool = True) -> Mechanisms:

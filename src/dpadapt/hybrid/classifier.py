@@ -185,7 +185,7 @@ class PrivateHybridClassifier(LinearClassifier):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {type_of_target(data.classes)}."
             )
-        fixed, X, codes = data.ledger.fixed_rows, data.X, data.codes.astype(np.float64)
+        fixed, X, codes = data.fixed_rows, data.X, data.codes.astype(np.float64)
         where = public_map(data.n_features, self.bounds, self.groups)
         rows = Rows(where.transform(X), codes, intercept=True, fixed_rows=fixed)
 

@@ -472,7 +472,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         """Convert and check all input of a regression; without `needs_y`, `y` may be None and the targets are 0."""
         rows, whole, *read = gate.regression_rows(self, X, y, public, persons, sample_weight, needs_y=needs_y)
         spending = self._spending(ledger, rows.n_rows, None if whole is None else whole.shares)
-        return RegressionInput(rows, whole, *spending, self.n_features_in_, *read)
+        fixed = spending[1].fixed_rows
+        return RegressionInput(rows, whole, *spending, fixed, self.n_features_in_, *read)
 
     def _read_classification(
         self,
@@ -489,7 +490,8 @@ class PrivateEstimator(BaseEstimator, metaclass=_ShownByPublicPath):  # type: ig
         read = gate.classification_rows(self, X, y, public, classes, persons, sample_weight)
         rows, whole, X_public, codes_public, names, source = read
         spending = self._spending(ledger, rows.n_rows, None if whole is None else whole.shares)
-        return ClassificationInput(rows, whole, *spending, self.n_features_in_, X_public, codes_public, names, source)
+        known = spending[1].fixed_rows, self.n_features_in_
+        return ClassificationInput(rows, whole, *spending, *known, X_public, codes_public, names, source)
 
     def _spending(self, ledger: Ledger | None, n_rows: int, shares: Shares | None) -> tuple[Budget, Ledger]:
         """Return the budget and the ledger of a fit on rows, or on persons."""
@@ -525,6 +527,8 @@ class _Input:
     budget : Budget
     ledger : Ledger
         Capped at this fit's epsilon and delta.
+    fixed_rows : bool
+        Whether neighbours have equally many rows.
     n_features : int
         Number of columns.
     """
@@ -533,6 +537,7 @@ class _Input:
     whole: Part | None
     budget: Budget
     ledger: Ledger
+    fixed_rows: bool
     n_features: int
 
     @property

@@ -178,7 +178,7 @@ class PrivateLinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore
                 geometry = shrunk_geometry(rows_run, geometry, data.rows, ranges)
                 mean, shrinkage = target_range(mean_run, range_run, data.rows, (low, high), ranges)
                 start = geometry.solution_for(np.append(np.zeros(data.n_features), mean))
-            fixed = data.ledger.fixed_rows
+            fixed = data.fixed_rows
             rows = data.rows.map(
                 partial(_residual_rows, geometry=geometry, start=start, shrinkage=shrinkage, fixed_rows=fixed)
             )

@@ -153,7 +153,7 @@ class PrivateLogisticRegression(LinearClassifier):
             *range_runs, run = data.ledger.start_all([*ranges.charges, (descent, "gradient")])
             if range_runs:
                 geometry = shrunk_geometry(range_runs[0], geometry, data.rows, ranges)
-            rows = data.rows.map(partial(_coordinate_rows, geometry=geometry, fixed_rows=data.ledger.fixed_rows))
+            rows = data.rows.map(partial(_coordinate_rows, geometry=geometry, fixed_rows=data.fixed_rows))
             plan = (start, ranges.rest, geometry, curvature)
             change = _correction(run, rows, *plan, whitened=public is not None, warm=warm)
         coef, intercept = geometry.coefficients(start + change)

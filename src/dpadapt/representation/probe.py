@@ -187,7 +187,7 @@ class PrivateProbe(LinearClassifier):
             own = usable.budget(plan.head)
             head = make_plan(prepared, plan.head, self.prior)
             head = replace(head, noise=head.noise * plan.head.n_rows / own.n_rows)
-            fixed = data.ledger.fixed_rows
+            fixed = data.fixed_rows
             private = private_change(head, runs[2:], prepared, own, data.rows, fixed_rows=fixed)
             change, adopted = private.change, private.adopted
         # The receipt first, as above.

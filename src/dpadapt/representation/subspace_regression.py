@@ -362,7 +362,7 @@ class PrivateSubspaceRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         width = data.n_features
         if basis is not None:
             width = basis.shape[1]
-            inside = data.rows.map(partial(_inside, basis=basis, fixed_rows=data.ledger.fixed_rows))
+            inside = data.rows.map(partial(_inside, basis=basis, fixed_rows=data.fixed_rows))
             geometry = None if data.X_public is None else data.X_public @ basis
             data = replace(data, rows=inside, whole=None, X_public=geometry, n_features=width)
         plain.fit_to(data)

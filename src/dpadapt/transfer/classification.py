@@ -251,7 +251,7 @@ class PrivateTransferClassifier(LinearClassifier):
         budget = data.budget
         held_out: HeldOut | None = None
         own_effect = np.full(data.n_features, np.nan)
-        notes: list[str] = []
+        notes, assumed = list[str](), list[str]()
         base: Base | None = None
         gain: Gain | None = None
         usable: UsableLabels | None = None
@@ -269,6 +269,7 @@ class PrivateTransferClassifier(LinearClassifier):
             if base is not None:
                 own_effect[base.columns.constant] = 0.0
             held_out = held_out_scores(public, data.X_public, data.codes_public, len(data.classes), public_base)
+            assumed = [OFFSET_ASSUMPTION] if base is not None and base.given else []
             change, adopted = np.zeros_like(prepared.start), 0.0
             gain = Gain() if prepared.warm else None
             count = count_plan(budget)
@@ -277,7 +278,7 @@ class PrivateTransferClassifier(LinearClassifier):
                 # Before anything is charged: a model that the user gave may fail.
                 rows = data.rows
                 if base is not None:
-                    rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.ledger.fixed_rows))
+                    rows = rows.map(partial(_beside_scores, base=base, fixed_rows=data.fixed_rows))
                 plan = make_plan(prepared, budget, prior)
                 charges = [*count.charges, *plan.charges, *([] if calibration is None else calibration.charges)]
                 counted, *runs = data.ledger.start_all(charges)
@@ -289,7 +290,7 @@ class PrivateTransferClassifier(LinearClassifier):
                     own_budget = usable.budget(budget)
                     plan = replace(plan, noise=plan.noise * budget.n_rows / own_budget.n_rows)
                     # Rows beside scores are shortened to the length of public ones.
-                    fixed = base is not None or data.ledger.fixed_rows
+                    fixed = base is not None or data.fixed_rows
                     found = private_change(plan, runs, prepared, own_budget, rows, fixed_rows=fixed)
                     change, adopted, gain = found.change, found.adopted, found.gain
                     own_effect[list(prepared.unseen)] = found.own_effect
@@ -300,8 +301,7 @@ class PrivateTransferClassifier(LinearClassifier):
             if prepared.warm:
                 public_coef, public_intercept = corrected(prepared, change, 0.0)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        given = [OFFSET_ASSUMPTION] if base is not None and base.given else []
-        assumed = [data.source, *features_assumption(data.X_public), *given]
+        assumed = [data.source, *features_assumption(data.X_public), *assumed]
         self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
         self.calibration_ = None
         self.public_base_ = base

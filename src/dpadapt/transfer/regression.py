@@ -279,6 +279,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         budget = data.budget
         public_base = regression_base(public, *data.labelled_public, self.public_model)
         base = public_base.base
+        assumed = [OFFSET_ASSUMPTION] if base.given else []
         geometry: TransferGeometry | None = None
         change: Change | None = None
         usable: UsableLabels | None = None
@@ -287,11 +288,11 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         budget = count.budget
         if worthwhile(budget):
             # Before anything is charged: a model that the user gave may fail.
-            scored = data.rows.map(partial(scored_rows, base=base, fixed_rows=data.ledger.fixed_rows))
+            scored = data.rows.map(partial(scored_rows, base=base, fixed_rows=data.fixed_rows))
             geometry = remembered_base_geometry(public, public_base)
             plan = shifted_plan(public_base, geometry, budget)
-            charges = [*count.charges, *plan.charges, *([] if calibration is None else calibration.charges)]
-            counted, *runs = data.ledger.start_all(charges)
+            charges = [*plan.charges, *([] if calibration is None else calibration.charges)]
+            counted, *runs = data.ledger.start_all([*count.charges, *charges])
             run = None if calibration is None else runs.pop()
             usable = count.usable_labels(counted, data.rows)
             if not usable.none:
@@ -304,7 +305,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
         elif change is not None and change.adopted == 0.0:
             notes.append(_NOTHING_ADOPTED)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
-        self.privacy_ = self._receipt(data.ledger, budget, [OFFSET_ASSUMPTION] if base.given else [], notes=notes)
+        self.privacy_ = self._receipt(data.ledger, budget, assumed, notes=notes)
         self.calibration_ = None
         self._forget_linear()
         self._keep(base, geometry, change)
@@ -337,7 +338,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
             usable = count.usable_labels(counted, data.rows)
             notes = [NO_LABELS_NOTE] if usable.none else []
             if not usable.none:
-                precision = np.float32 if data.ledger.fixed_rows else np.float64
+                precision = np.float32 if data.fixed_rows else np.float64
                 # Divided by the number of all rows: rows without a label then only shrink the change.
                 change = same_population_change(plan, runs[0], geometry, data.rows, budget.n_rows, precision=precision)
                 spread = geometry.vectors * (plan.kept * np.sqrt(plan.noise_variance))
@@ -359,7 +360,7 @@ class PrivateTransferRegressor(RegressorMixin, PrivateEstimator):  # type: ignor
 
     def _calibrate(self, run: Run, plan: CalibrationPlan, geometry: TransferGeometry, data: RegressionInput) -> None:
         """Release how large the residuals of the private rows are."""
-        base, fixed, model = self.public_base_, data.ledger.fixed_rows, self.without_seed()
+        base, fixed, model = self.public_base_, data.fixed_rows, self.without_seed()
 
         def sizes(part: Part) -> NDArray[np.float64]:
             with np.errstate(all="ignore"):

@@ -206,7 +206,7 @@ class PrivateMixture(AdaptationRegressor):
         if data.budget.worthwhile and alpha < 1:
             Z = geometry.transform(data.X)
             with np.errstate(all="ignore"):
-                predicted = row_products(Z, start, fixed_rows=data.ledger.fixed_rows)
+                predicted = row_products(Z, start, fixed_rows=data.fixed_rows)
                 e = np.asarray((data.y - predicted) / unit, dtype=np.float64)
             moment = private_moment(data.ledger, data.budget, Z, e, clip_norm).scaled(1.0 / kept)
             change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit

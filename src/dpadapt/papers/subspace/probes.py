@@ -199,7 +199,7 @@ class DescentProbe(LinearClassifier):
         width = data.n_features if form.basis is None else form.basis.shape[1]
         solution = np.zeros((width + 1, len(classes)))
         if budget.worthwhile:
-            private = data.rows.map(partial(form.private_rows, fixed_rows=data.ledger.fixed_rows))
+            private = data.rows.map(partial(form.private_rows, fixed_rows=data.fixed_rows))
             run = data.ledger.start(plan, label="gradient")
             solution = _descend(
                 run,
@@ -345,7 +345,7 @@ class LeastSquaresProbe(ClassifierMixin, PrivateEstimator):  # type: ignore[misc
             if data.X_public is not None and not private_gram:
                 rows = np.column_stack([form.transform(data.X_public), np.ones(len(data.X_public))])
                 public_gram = rows.T @ rows / len(rows)
-            private = data.rows.map(partial(form.private_rows, fixed_rows=data.ledger.fixed_rows))
+            private = data.rows.map(partial(form.private_rows, fixed_rows=data.fixed_rows))
             solution = _ridge_solution(data.ledger, private, len(classes), budget, form, public_gram)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         self.privacy_ = self._receipt(data.ledger, budget, [data.source])

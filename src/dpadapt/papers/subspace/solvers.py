@@ -65,7 +65,7 @@ class ProjectedRegressor(RegressorMixin, PrivateEstimator):  # type: ignore[misc
         solution: Vector = np.zeros(basis.shape[1])
         notes: list[str] = []
         if data.budget.worthwhile:
-            rows = data.rows.map(partial(_projected, basis=basis, fixed_rows=data.ledger.fixed_rows))
+            rows = data.rows.map(partial(_projected, basis=basis, fixed_rows=data.fixed_rows))
             solution, notes = self._solve(data.ledger, rows, basis.shape[1], data.budget)
         # The receipt first: an interrupted refit must not leave new coefficients under an old receipt.
         assumed = ["rows and target are of about unit variance", *basis_assumptions(self.basis)]
