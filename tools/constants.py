@@ -3,7 +3,8 @@
     python tools/constants.py ROOM [--draws 12] [--only NAME ...]
 
 A line gives the mean error with half and with twice the value, over that with the value itself, and the standard error
-of this ratio: all three see the same draws. Where the ratio is 1.000 +- 0.000, nothing on these draws depends on it.
+of this ratio: all three see the same draws. Where the ratio is 1.000 +- 0.000, nothing on these draws depends on it, or
+the constant was copied when the module was imported (into a default argument, or another constant).
 """
 
 import argparse
@@ -109,7 +110,7 @@ def learning(seed: int) -> list[float]:
         X_public, X = X_public / size, np.clip(X / size, -1, 1)
         test, train = np.split(np.random.default_rng(seed).permutation(len(y)), [len(y) // 3])
         train = train[:1500]
-        for public in (None, Public(X_public[:, :], y_public)):
+        for public in (None, Public(X_public, y_public)):
             for epsilon in (0.3, 3.0):
                 own: dict[str, Any] = (
                     {"classes": [0, 1]} if kind is PrivateLogisticRegression else {"target_bounds": (0, 5)}
@@ -154,7 +155,7 @@ def constants(module: ModuleType) -> Iterator[tuple[str, Any]]:
     source = Path(str(module.__file__)).read_text()
     for name, value in vars(module).items():
         numbers = np.asarray(value if isinstance(value, int | float | tuple | np.ndarray) else "")
-        if name.isupper() and numbers.dtype.kind in "if" and not isinstance(value, bool) and f"{name}" in source:
+        if name.isupper() and numbers.dtype.kind in "if" and not isinstance(value, bool) and name in source:
             yield name, value
 
 
