@@ -374,7 +374,7 @@ ROOMS = {
     "accounting": 3400,
     "audit": 1300,
     "cli": 3700,
-    "clustering": 1147,
+    "clustering": 1151,
     "datasets": 510,
     "hybrid": 2363,
     "inputs": 1927,

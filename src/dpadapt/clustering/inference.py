@@ -37,9 +37,8 @@ Mechanisms = tuple[DiscreteLaplace | DiscreteGaussian | Laplace | Gaussian, ...]
 
 LABELS = "sources in coarse cells, by distance", "sources in cells split by the coarse counts"
 
-# Constants were chosen by hand, on the development draws that docs/benchmarks/clustering.md lists. Afterwards,
-# `tools/constants.py clustering` compared the neighbours of those of priors, clumping, odds and levels to the parent:
-# half and twice change costs by 0.4% and less (+- 1%), except that half the odds lower them by 3% (+- 3%).
+# Constants were chosen by hand, on the development draws in docs/benchmarks/clustering.md. Half and twice those of
+# priors, clumping and levels to the parent change costs by 0.4% and less (+- 1%; `tools/constants.py clustering`).
 
 # Whole numbers up to this are exact in float64.
 _LARGEST_EXACT = 2.0**53
