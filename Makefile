@@ -15,7 +15,7 @@ RELEASE_PYTHONS ?= $(PYTHON)
 # Modules whose guards `make guards` removes.
 MODULES ?= mechanisms/bounded.py papers/adaptation/bounded_losses.py mechanisms/bounded_neighbours.py persist.py \
 	evaluation.py transfer/public_models.py accounting/ledger.py accounting/store.py accounting/chain.py \
-	accounting/cost.py accounting/receipt.py mechanisms/events.py
+	accounting/calibrate.py accounting/cost.py accounting/receipt.py mechanisms/events.py
 # Tests that may also notice a guard that is missing: those of ledgers use all stores.
 GUARD_TESTS ?= tests/accounting/test_ledger.py
 DOCS_BIN := .venv-docs/bin
