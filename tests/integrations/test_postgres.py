@@ -179,6 +179,15 @@ def test_a_commit_that_the_server_does_not_vouch_for_releases_nothing(place, led
     assert labels_of(place)[-1] == "next"
 
 
+def test_a_commit_of_a_server_that_says_that_it_ends_is_looked_for(place, ledger, monkeypatch):
+    """Such a warning, unlike others, is a lost connection: the charge is found when the server is back."""
+    warning = "DO $$BEGIN RAISE WARNING USING ERRCODE = '57P01', MESSAGE = 'x'; END$$"
+    with monkeypatch.context() as patch:
+        patch.setattr(postgres, "_ADD_RECORDS", f"{postgres._ADD_RECORDS}; {warning}")
+        ledger.start(STEP, label="x")
+    assert labels_of(place)[3:] == ["x"]
+
+
 def test_charges_go_on_after_the_server_restarts(place, ledger):
     other = place.open()
     for mode in ("fast", "immediate"):
