@@ -553,12 +553,26 @@ def test_workbooks_that_can_not_be_read_are_refused_without_showing_values(tmp_p
         read_table(tmp_path / "a.xlsx", private=True)
 
 
-def test_a_source_reads_numbers_of_workbooks(tmp_path):
-    rows = [["a", "b", "y"], [1, "2.5", "7"], [True, 1e3, "x"], [None, 10**300, 3]]
-    ((X, y),) = Source.from_files(workbook(tmp_path / "a.xlsx", rows), label="y").chunks()
-    np.testing.assert_array_equal(X, [[1, 2.5], [1, 1e3], [np.nan, 1e300]])
-    assert y.tolist() == [7.0, "x", 3]
-    for cell in (datetime.date(2024, 1, 1), SECRET, "1_000"):
+def test_a_gap_in_a_workbook_makes_no_decimal_number_of_a_whole_one(tmp_path):
+    path = workbook(tmp_path / "a.xlsx", [["id", "n"], [17, 1], [None, 1]])
+    assert repr(read_table(path, private=True).frame["id"].tolist()) == "[17, None]"
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+def test_a_source_reads_numbers_and_labels_cell_by_cell(tmp_path, ending):
+    path = tmp_path / f"a.{ending}"
+
+    def write(rows):
+        if ending == "csv":
+            path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
+        else:
+            workbook(path, [[cell or None for cell in row] for row in rows])
+        return Source.from_files(path, label="y").chunks()
+
+    ((X, y),) = write([["a", "b", "y"], [1, "2.5", "7"], [3, 1e3, "x"], ["", 10**300, "3.0"]])
+    np.testing.assert_array_equal(X, [[1, 2.5], [3, 1e3], [np.nan, 1e300]])
+    assert y.tolist() == [7.0, "x", 3.0]
+    for cell in ("2024-01-01", SECRET, "1_000"):
         with pytest.raises(ValueError, match="some columns hold no numbers") as caught:
-            list(Source.from_files(workbook(tmp_path / "a.xlsx", [["a", "y"], [cell, 1]]), label="y").chunks())
-        assert str(cell) not in str(caught.value)
+            list(write([["a", "y"], [cell, 1]]))
+        assert cell not in str(caught.value)
