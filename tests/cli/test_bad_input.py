@@ -145,8 +145,8 @@ def test_missing_file_and_folder_in_its_place(run, site, tmp_path, option):
 
 
 def test_unknown_kind_of_file(run, site, tmp_path):
-    (tmp_path / "private.xlsx").write_bytes(b"x")
-    refused(run(*site.fit(private=tmp_path / "private.xlsx")), "--private", ".csv", ".parquet")
+    (tmp_path / "private.xls").write_bytes(b"x")
+    refused(run(*site.fit(private=tmp_path / "private.xls")), "--private", ".csv", ".parquet")
 
 
 @pytest.mark.parametrize(
