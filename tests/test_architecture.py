@@ -363,40 +363,40 @@ def test_importing_is_light():
 
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
-    "files": 188,
-    "lines": 51094,
-    "lines of tests": 43091,
+    "files": 163,
+    "lines": 49500,
+    "lines of tests": 42200,
     # Outside transfer, hybrid and papers, which will be rewritten.
-    "lines of a file": 920,
-    "lines of a function": 173,
+    "lines of a file": 820,
+    "lines of a function": 80,
 }
 ROOMS = {
-    "accounting": 3400,
+    "accounting": 3300,
     "audit": 1300,
     "cli": 3700,
-    "clustering": 1151,
-    "datasets": 510,
-    "hybrid": 2363,
-    "inputs": 1927,
-    "integrations": 1610,
-    "learning": 2861,
-    "mechanisms": 2200,
-    "networks": 2330,
-    "papers": 10334,
+    "clustering": 1160,
+    "datasets": 500,
+    "hybrid": 2380,
+    "inputs": 1940,
+    "integrations": 1600,
+    "learning": 2880,
+    "mechanisms": 2140,
+    "networks": 2320,
+    "papers": 8980,
     "report": 1820,
-    "representation": 2410,
-    "tables": 3102,
+    "representation": 2400,
+    "tables": 3120,
     "top level": 4000,
-    "transfer": 6105,
+    "transfer": 6120,
 }
 # Files and changes of file, by tools/hops.py.
 PATHS = {
-    "dpadapt fit": (51, 274),
+    "dpadapt fit": (51, 272),
     "transfer regressor": (25, 113),
     "transfer classifier": (25, 114),
     "clustering": (16, 51),
     "hybrid": (22, 103),
-    "TableModel.fit": (32, 137),
+    "TableModel.fit": (32, 134),
     "one release": (9, 18),
 }
 
