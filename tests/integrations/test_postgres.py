@@ -179,6 +179,19 @@ def test_a_commit_that_the_server_does_not_vouch_for_releases_nothing(place, led
     assert labels_of(place)[-1] == "next"
 
 
+def test_a_commit_that_is_answered_by_a_rollback_without_a_warning_releases_nothing(ledger, monkeypatch):
+    """So a transaction that had failed is answered."""
+    answers = postgres._results
+
+    def rolled_back(connection, statement, values):
+        results = answers(connection, statement, values)
+        return [*results[:-1], "ROLLBACK"] if statement.endswith("; COMMIT") else results
+
+    monkeypatch.setattr(postgres, "_results", rolled_back)
+    monkeypatch.setattr(ledger, "_draw", lambda *args: pytest.fail("drawn"))
+    assert "does not vouch for the commit" in refusal(lambda: ledger.release(Gaussian(20.0), SUM, label="x"))
+
+
 def test_a_commit_of_a_server_that_says_that_it_ends_is_looked_for(place, ledger, monkeypatch):
     """Such a warning, unlike others, is a lost connection: the charge is found when the server is back."""
     warning = "DO $$BEGIN RAISE WARNING USING ERRCODE = '57P01', MESSAGE = 'x'; END$$"
