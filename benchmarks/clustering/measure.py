@@ -170,7 +170,7 @@ ABLATIONS: dict[str, list[tuple[Any, str, Any]]] = {
     "odds of empty parts not raised": [(inference, "_EMPTY_ODDS", 1.0)],
     "always ring by ring": [(estimator, "_SCALES_PER_RING", 0.0)],
     "splits without a margin": [
-        (estimator, "partition", lambda *options, split=estimator.partition: split(*options[:-1], 0.0))
+        (estimator, "partition", lambda *options, split=inference.partition: split(*options[:-1], 0.0))
     ],
     "coarse cells never split": [
         (estimator, "_SCALES_PER_PART", 1e9),

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+import mpmath  # which dp-accounting needs, too
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -459,3 +460,17 @@ def test_events_without_a_distribution_or_divergences_are_refused():
 def test_the_grid_is_coarser_for_large_costs_only():
     assert grid_for(1.0) == grid_for(math.inf) == GRID
     assert grid_for(1000.0) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("epsilon", [1e15, 6e15, 1e18, 1e40, 1e200, 1e299, 1e300, 1e308])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
+def test_huge_epsilons_have_costs_too(epsilon, delta):
+    mu = gaussian_mu(epsilon, delta)
+    assert 0.9 * math.sqrt(epsilon) < mu
+    assert 0.4 * epsilon <= gaussian_epsilon(mu, delta) <= epsilon
+    if epsilon < 1e40:
+        with mpmath.workdps(60):
+            e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
+            exact = mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+            assert exact <= delta
+            assert gaussian_delta(mu, epsilon) >= 0.999 * exact

@@ -33,6 +33,9 @@ Events = Event | Mechanism | Plan | Tally | Iterable[Event | Mechanism | Plan]
 # a valid bound; larger steps would waste budget.
 _ROOT_MARGIN = 1e-10
 _ABSOLUTE_ROOT_MARGIN = 2e-14
+# Above this mu (an epsilon of 5e15) floats can't tell the two terms of the Gaussian profile apart: a bound takes its
+# place.
+_LARGEST_EXACT_MU = 1e8
 # Least mu that is searched for: below it the absolute margin would take a noticeable part of the answer.
 _LEAST_MU = 1e-12
 # Privacy loss per grid step; dp-accounting's default. A coarser grid is quicker and gives a looser bound. Measured on
@@ -219,6 +222,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     if math.isinf(mu):
         return 1.0
     # Claim: delta(epsilon) = Φ(mu/2 - epsilon/mu) - e^epsilon Φ(-mu/2 - epsilon/mu). Balle and Wang 2018, Theorem 8.
+    if mu > _LARGEST_EXACT_MU:  # The first term, with an argument above its rounding error, bounds the difference.
+        return math.exp(float(log_ndtr(mu / 2 - epsilon / mu + 1e-15 * (mu + epsilon / mu))))
     upper = float(log_ndtr(mu / 2 - epsilon / mu))
     lower = float(log_ndtr(-mu / 2 - epsilon / mu))
     # exp(upper) - exp(epsilon + lower), without cancellation.
@@ -245,6 +250,8 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
     # delta(epsilon) <= exp(-(epsilon/mu - mu/2)² / 2) bounds it from above.
     # Not proved: that the root is accurate to 1e-12; tests compare it with high precision.
     high = mu * (mu / 2 + math.sqrt(2 * math.log(1 / delta))) + 1
+    if mu > _LARGEST_EXACT_MU:
+        return high * (1 + _ROOT_MARGIN)
     root = _decreasing_root(lambda e: math.log(max(gaussian_delta(mu, e), 5e-324)) - math.log(delta), 0.0, high)
     return root * (1 + _ROOT_MARGIN) + _ABSOLUTE_ROOT_MARGIN
 
@@ -268,13 +275,19 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     if gaussian_delta(_LEAST_MU, epsilon) >= delta:
         raise ValueError("epsilon and delta are too small: no float holds noise of that size. Raise either.")
     # Claim: gaussian_epsilon(answer, delta) <= epsilon. The profile increases in mu, and the root is rounded down.
+    # Above the largest exact mu, mu (mu/2 + tail) <= epsilon for what `gaussian_epsilon` returns there.
+    tail = math.sqrt(2 * math.log(1 / delta))
+    bound = 2 * epsilon / (math.sqrt(tail * tail + 2 * epsilon) + tail) if epsilon < 1e300 else math.sqrt(epsilon)
+    if bound > _LARGEST_EXACT_MU:
+        return bound * (1 - 2 * _ROOT_MARGIN)
     high = 1.0
     while gaussian_delta(high, epsilon) < delta:
         high *= 2
     log_delta = math.log(delta)
     root = _decreasing_root(lambda mu: log_delta - math.log(max(gaussian_delta(mu, epsilon), 5e-324)), _LEAST_MU, high)
     # Twice the margins: then `gaussian_epsilon` of the answer, which is rounded up, is still at most `epsilon`.
-    return root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN
+    root = root * (1 - 2 * _ROOT_MARGIN) - 2 * _ABSOLUTE_ROOT_MARGIN
+    return min(root, _LARGEST_EXACT_MU)
 
 
 def _decreasing_root(f: Callable[[float], float], low: float, high: float) -> float:
