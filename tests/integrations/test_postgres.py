@@ -281,6 +281,15 @@ def test_altered_tables_are_refused(place, ledger, what):
         refusal(lambda: ledger.start(STEP, label="x"))
 
 
+def test_a_ledger_that_is_gone_or_has_another_id_is_refused(place, ledger):
+    place.execute("INSERT INTO dpadapt.ledgers SELECT 'other', 'copy', records, head FROM dpadapt.ledgers")
+    place.execute("UPDATE dpadapt.records SET ledger = 'other'")
+    place.execute("DELETE FROM dpadapt.ledgers WHERE id <> 'other'")
+    place.execute("UPDATE dpadapt.ledgers SET dataset = 'ledger'")
+    assert "names another ledger" in refusal(place.open)
+    assert "not on its server any more" in refusal(ledger.spent)
+
+
 def test_a_renamed_ledger_does_not_pass_for_that_of_another_data_set(place, ledger):
     place.execute("UPDATE dpadapt.ledgers SET dataset = 'customers'")
     assert "its row names another ledger" in refusal(lambda: place.open("customers"))
