@@ -123,6 +123,7 @@ def test_renyi_divergences_agree_with_the_integrals(size, order):
     assert GaussianEvent(1 / size).renyi(3, order, ROWS) == pytest.approx(3 * order * size**2 / 2)
     assert ConcentratedEvent(size).renyi(2, order, ROWS) == pytest.approx(2 * order * size)
     assert BoundedRangeEvent(size).renyi(1, order, ROWS) == pytest.approx(min(order * size**2 / 8, response))
+    assert renyi_divergence(BoundedRangeEvent(size), 1, order) == pytest.approx(order * size**2 / 8)
 
 
 def test_a_sample_never_adds_more_than_all_rows():
