@@ -364,7 +364,7 @@ def test_importing_is_light():
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
     "files": 163,
-    "lines": 49500,
+    "lines": 49550,
     "lines of tests": 42200,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
