@@ -363,8 +363,8 @@ def test_importing_is_light():
 
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
-    "files": 163,
-    "lines": 49550,
+    "files": 162,
+    "lines": 49370,
     "lines of tests": 42200,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
@@ -382,7 +382,7 @@ ROOMS = {
     "learning": 2880,
     "mechanisms": 2140,
     "networks": 2320,
-    "papers": 8980,
+    "papers": 8780,
     "report": 1820,
     "representation": 2400,
     "tables": 3120,

@@ -14,13 +14,13 @@ from scipy.spatial.distance import cdist
 
 from benchmarks.clustering.sets import PaperSet
 from benchmarks.rivals.clustering import accelerated_k_medoids
+from benchmarks.rivals.private_clustering import PrivateHistogramSource, PrivateKMeansSource
 from benchmarks.theory.source_target import concentrated_bound, delta_t, diff_bound, pure_bound, rho_to_epsilon
 from dpadapt.accounting.cost import gaussian_epsilon
 from dpadapt.clustering import estimator, inference
 from dpadapt.clustering.estimator import PrivateSourceTargetClustering
 from dpadapt.clustering.solver import capped_k_medoids, cluster_t, faster_pam, greedy, nearest
 from dpadapt.data import Public
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.papers.source_target.proxies import NAS, NNA, Ball, ProxyClustering, coreset
 
 Array = NDArray[Any]

@@ -35,7 +35,9 @@ from benchmarks.clustering.claims import CLOSE, CORESET, LIKE, gaps, interval, o
 from benchmarks.clustering.measure import DELTA, PROXIES, RHO, VARIANTS, Problem, budget_of, cost_runs
 from benchmarks.clustering.sets import named, papers_pairs
 from benchmarks.pages import pipes, write_between
+from benchmarks.rivals import private_clustering
 from benchmarks.rivals.clustering import accelerated_k_medoids
+from benchmarks.rivals.private_clustering import PrivateKMeansSource
 from benchmarks.running import command, cores, in_order
 from benchmarks.theory.source_target import delta_t
 from benchmarks.transfer.common import claim, judged, real_data, run_text, versions
@@ -47,8 +49,7 @@ from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.mechanisms import bounded_neighbours
 from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
-from dpadapt.papers.source_target import baselines, proxies
-from dpadapt.papers.source_target.baselines import PrivateKMeansSource
+from dpadapt.papers.source_target import proxies
 from dpadapt.papers.source_target.proxies import RADIUS, Ball, ProxyClustering, coreset
 
 Array = NDArray[Any]
@@ -296,7 +297,7 @@ _STAGES = (
     (proxies, "coreset", "coreset"),
     (proxies, "neighbour_sums", "sums of neighbours"),
     (proxies, "cell_sums", "sums of cells"),
-    (baselines, "cell_sums", "sums of cells"),
+    (private_clustering, "cell_sums", "sums of cells"),
     (bounded_neighbours, "cdist", "distances"),
     (bounded_neighbours, "_nearest", "choice of t"),
 )

@@ -1,1 +1,1 @@
-"""What the papers' algorithms are compared with: baselines that protect nothing, and solvers by others."""
+"""What the papers' algorithms are compared with: private baselines, baselines that protect nothing, other solvers."""

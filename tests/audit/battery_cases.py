@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpadapt
+from benchmarks.rivals.private_clustering import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.accounting.cost import add_entries, epsilon, gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
@@ -53,7 +54,6 @@ from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier,
 from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
 from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
 from dpadapt.papers.source_target import NAS, NNA
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
 
 Data = tuple[Any, ...]

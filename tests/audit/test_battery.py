@@ -131,8 +131,8 @@ def test_a_claim_counts_equal_entries_of_a_fit_once_each():
 
 @pytest.mark.thorough
 def test_repeated_fits_make_the_same_public_choices_with_other_noise():
+    from benchmarks.rivals.private_clustering import PrivateKMeansSource
     from dpadapt import Public
-    from dpadapt.papers.source_target.baselines import PrivateKMeansSource
 
     make = lambda: battery_cases._Subject(PrivateKMeansSource(1, n_proxies=2, n_steps=1, random_state=0))  # noqa: E731
     data, public = ([[0.4]],), Public([[0.0], [1.0], [0.3]])

@@ -525,14 +525,6 @@ RECIPES: dict[str, list[Recipe]] = {
         replace(variant("Gaussian", "sources", targets, n_neighbours=70), n_rows=60),
         replace(variant("paper's composition", "sources", targets, n_neighbours=70, constants="paper"), n_rows=60),
     ],
-    "PrivateKMeansSource": [
-        Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_steps": 2}),
-        variant("Gaussian", "sources", targets, n_proxies=10, n_steps=2),
-    ],
-    "PrivateHistogramSource": [
-        Recipe("Laplace", "sources", targets, {"delta": 0.0, "n_proxies": 10, "n_splits": 4}),
-        variant("Gaussian", "sources", targets, n_proxies=10, n_splits=4),
-    ],
     # Tables.
     "TableModel": [
         *(

@@ -69,7 +69,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
         ),
         WEIGHTS,
     ),
-    **dict.fromkeys(("NAS", "NNA", "PrivateHistogramSource", "PrivateKMeansSource"), CLUSTERING | ABSENT),
+    **dict.fromkeys(("NAS", "NNA"), CLUSTERING | ABSENT),
 }
 
 

@@ -1,7 +1,7 @@
 """The k-medoids solver: k centres among the targets, with distances capped by the centres that already exist.
 
-Greedy is followed by FasterPAM. (Paper 5 uses Accelerated k-Medoids: `dpadapt.papers.source_target.baselines`.) Only
-public points and released statistics come in, so nothing here affects the privacy guarantee.
+Greedy is followed by FasterPAM. (Paper 5 uses Accelerated k-Medoids: `benchmarks.rivals.clustering`.) Only public
+points and released statistics come in, so nothing here affects the privacy guarantee.
 """
 
 import heapq

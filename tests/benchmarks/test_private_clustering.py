@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from benchmarks.rivals.private_clustering import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt import Adjacency, Ledger, Public
-from dpadapt.papers.source_target.baselines import PrivateHistogramSource, PrivateKMeansSource
 
 SUMMARIES = [PrivateKMeansSource, PrivateHistogramSource]
 
