@@ -1,6 +1,7 @@
 """The chain of records: what it adds up to, and that no altered record is followed."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -78,6 +79,8 @@ def test_missing_and_swapped_records_end_the_chain():
         ([CONTENTS[0], chain.used("mark", 1)], "unknown run"),
         ([*CONTENTS, chain.used("mark", 3)], "not charged"),
         ([*CONTENTS, chain.used("mark", 11)], "not charged"),
+        ([CONTENTS[0], chain.used("mark", 0), chain.used("mark", -1)], "unknown form|not charged"),
+        ([*CONTENTS, chain.used("mark", math.inf)], "unknown form|not charged"),
         ([{"charge": []}], "unknown form"),
         ([chain.charged(CHARGE, Sums(float("nan")))], "unknown form"),
         ([chain.charged((), Sums())], "unknown form"),

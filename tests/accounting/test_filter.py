@@ -248,14 +248,6 @@ def test_without_delta_only_the_pure_sum_counts():
         ledger.start(RandomizedResponse(1e-3), label="d")
 
 
-def test_an_unlimited_ledger_accepts_everything():
-    ledger = Ledger(math.inf, 1e-6)
-    for mechanism in (Gaussian(1e-9), NonPrivate(), Laplace(1.0)):
-        ledger.start(mechanism, label="x")
-    assert ledger.spent() == math.inf
-    assert ledger.remaining() == math.inf
-
-
 def test_the_thousand_and_first_sampled_run_closes_the_gaussian_sum():
     terms = Filter.of("gaussian", 3.0, 1e-5, ROWS)
     tiny = entries((SampledEvent(GaussianEvent(100.0), 1e-3), 1))

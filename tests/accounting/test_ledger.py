@@ -1,12 +1,10 @@
 """The ledger checks, records and draws, in that order; nothing is released that was not charged."""
 
 import copy
-import json
 import math
 import multiprocessing
 import os
 import pickle
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -290,33 +288,6 @@ def test_a_forked_process_can_not_spend_from_a_ledger_in_memory():
     assert in_a_fork(lambda: next(together)) == "PrivacyError"
     next(together)
     run.release(SUM)
-
-
-def test_threads_share_one_cap_and_one_run():
-    ledger = Ledger(1000 * 0.01 + 0.005, 0.0)
-    run = Ledger(math.inf).start(Repeated(Gaussian(2.0), 500), label="x")
-    made = []
-
-    def work():
-        for _ in range(300):
-            try:
-                ledger.start(RandomizedResponse(0.01), label="x")
-                made.append("charge")
-            except BudgetExceeded:
-                pass
-            try:
-                run.release(SUM)
-                made.append("release")
-            except PrivacyError:
-                pass
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made.count("charge") == 1000 == len(ledger.entries)
-    assert made.count("release") == 500
 
 
 def test_two_threads_do_not_make_one_release_twice():
@@ -654,29 +625,11 @@ def test_a_resumed_run_draws_new_samples_and_noise(place, ledger):
     assert not any(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
-def test_lowering_the_recorded_number_of_releases_is_detected(place, ledger):
-    run = ledger.start(PLAN, label="steps", resumable=True)
-    run.reserve(5)
-    place.alter('"used": 5', '"used": 0')
-    with pytest.raises(LedgerError, match="can't be trusted"):
-        reopened(place)
-
-
 def test_a_sample_that_was_drawn_but_not_released_counts_as_used(place, ledger):
     plan = Sampled(Gaussian(20.0), 0.5, 3)
     run = ledger.start(plan, label="steps", resumable=True)
     next(run.batches(1000))  # drawn, never released
     assert reopened(place).resume(plan, run.mark, label="steps").left == 2
-
-
-@pytest.mark.parametrize(("mark", "used"), [("known", 11), ("known", -1), ("unknown", 1), ("known", 1e400)])
-def test_a_chain_that_counts_releases_that_were_not_charged_is_refused(place, ledger, mark, used):
-    run = ledger.start(PLAN, label="steps", resumable=True)
-    text = json.dumps({"mark": run.mark if mark == "known" else "x", "used": used})
-    records = place.records()
-    place.set_records([*records, (records[-1][0], text)])
-    with pytest.raises(LedgerError, match="can't be trusted"):
-        reopened(place)
 
 
 # A cap is a cap, and a plan is charged for all of its steps.
@@ -779,7 +732,7 @@ def test_an_empty_charge_is_none():
 
 def test_threads_do_not_get_two_batches_at_once():
     run = Ledger(100.0, 1e-6).start(Sampled(Gaussian(2.0), rate=0.5, steps=3), label="x")
-    sample, got = run._random.poisson_sample, []
+    sample = run._random.poisson_sample
 
     def slow(*arguments):
         time.sleep(0.02)
@@ -787,18 +740,9 @@ def test_threads_do_not_get_two_batches_at_once():
 
     run._random.poisson_sample = slow
 
-    def take():
-        try:
-            got.append(next(run.batches(10)))
-        except PrivacyError:
-            got.append(None)
-
-    threads = [threading.Thread(target=take) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert got.count(None) == 1
+    with ThreadPoolExecutor(2) as pool:
+        batches = [pool.submit(next, run.batches(10)) for _ in range(2)]
+    assert sum(isinstance(one.exception(), PrivacyError) for one in batches) == 1
 
 
 # Persons as the unit.
@@ -965,21 +909,6 @@ def test_an_allowance_sets_nothing_aside(place):
         ledger.allowance("bert").start(Gaussian(calibrate(0.9, 1e-6)), label="x")
 
 
-def test_a_fit_takes_an_allowance_as_its_ledger(place):
-    from dpadapt import PrivateLinearRegression, Public
-
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (200, 2))
-    ledger = place.open(epsilon=3.0, delta=1e-6)
-    anna = ledger.allow("anna", 1.0)
-    model = PrivateLinearRegression(epsilon=0.9)
-    model.fit(X, X[:, 0], public=Public(X + 0.1), ledger=anna)
-    assert anna.spent() == ledger.spent() == pytest.approx(model.privacy_.epsilon)
-    with pytest.raises(BudgetExceeded, match="allowance 'anna'"):
-        model.fit(X, X[:, 0], public=Public(X + 0.1), ledger=anna)
-    assert ledger.n_charges == 1
-
-
 def test_allowances_are_raised_and_lowered_by_further_records(place):
     ledger = place.open(epsilon=3.0, delta=1e-6)
     anna = ledger.allow("anna", 0.5, 1e-7)
@@ -1079,16 +1008,6 @@ def test_a_run_is_resumed_under_the_allowance_that_it_was_charged_under(place):
     assert resumed.left == 9
     resumed.release(RESUMED_SUM)
     assert again.n_charges == 1
-
-
-def test_altered_allowances_are_detected(place):
-    ledger = place.open(epsilon=3.0, delta=1e-6)
-    ledger.allow("anna", 0.5)
-    ledger.start(RandomizedResponse(0.1), label="x")
-    place.alter('"epsilon": 0.5', '"epsilon": 1.5')
-    for action in (lambda: place.open(), ledger.records):
-        with pytest.raises(LedgerError, match="can't be trusted"):
-            action()
 
 
 class ThroughAllowances(Filter):

@@ -66,17 +66,6 @@ def test_the_command_line_starts_without_heavy_imports():
     assert result.stdout.strip() == "[]"
 
 
-def test_a_missing_command_leaves_no_traceback_in_a_process():
-    result = subprocess.run(
-        [sys.executable, "-c", "import sys; from dpadapt.cli import main; sys.exit(main())", "nonsense"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-
-
 COST = ["cost", "--gaussian", "1", "--delta", "1e-6"]
 
 

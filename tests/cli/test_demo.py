@@ -55,7 +55,3 @@ def test_the_demo_refuses_a_folder_it_cannot_write_before_it_starts(run, tmp_pat
     outcome = run("demo", "--out", tmp_path / "file")
     assert outcome.code == 2
     assert "--out" in outcome.err
-
-
-def test_the_help_names_the_extra_that_installs_the_data(run):
-    assert "'dpadapt[demo]'" in " ".join(run("demo", "--help").out.split())

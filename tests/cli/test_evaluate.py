@@ -193,14 +193,3 @@ def test_the_column_of_ids_comes_from_the_command_alone(run, site, monkeypatch):
     wrong = run(*command, "--person", "age")
     assert wrong.code == 2
     assert "--person age" in wrong.err
-
-
-def test_a_model_behind_a_link_is_charged_to_the_ledger_of_the_private_file(run, site):
-    assert run(*site.fit()).code == 0
-    (site.folder / "elsewhere" / "deep").mkdir(parents=True)
-    link = site.folder / "elsewhere" / "deep" / "model"
-    link.symlink_to(site.out, target_is_directory=True)
-    before = Ledger.open(site.ledger).spent()
-    outcome = run("evaluate", link, "--private", site.private, "--epsilon", 0.5)
-    assert outcome.code == 0, outcome.err
-    assert Ledger.open(site.ledger).spent() > before

@@ -90,12 +90,6 @@ def test_bad_options_of_a_clustering_are_refused_and_nothing_is_spent(run, town,
     assert not (town / "out" / MODEL_FILE).exists()
 
 
-def test_clustering_refuses_the_private_file_as_the_public_one(run, town):
-    outcome = run(*order(town, public=town / "private.csv"))
-    assert outcome.code != 0
-    assert not (town / "homes.ledger").exists() or not Ledger.open(town / "homes.ledger").entries
-
-
 @pytest.mark.parametrize("rows", ["", "0.5,0.5\n"], ids=["no row", "one row"])
 def test_clustering_accepts_any_number_of_private_rows_where_it_is_private(run, town, rows):
     (town / "private.csv").write_text(f"east,north\n{rows}")
@@ -178,23 +172,6 @@ def test_fit_charges_the_ledger_what_the_receipt_says(run, site):
     assert any("schema" in fact for fact in receipt.assumptions)
 
 
-def test_a_fit_over_the_cap_is_refused_and_leaves_the_first_model(run, site):
-    for _ in range(3):
-        assert run(*site.fit()).code == 0
-    before = (site.out / "receipt.json").read_bytes(), len(Ledger.open(site.ledger).entries)
-    outcome = run(*site.fit(epsilon=3))
-    assert outcome.code == 2
-    assert "cap" in outcome.err
-    assert before == ((site.out / "receipt.json").read_bytes(), len(Ledger.open(site.ledger).entries))
-
-
-def test_a_new_ledger_gets_the_cap_asked_for(run, site, tmp_path):
-    new = tmp_path / "new.ledger"
-    assert run(*site.fit(ledger=new, ledger_epsilon=5, ledger_delta=1e-5)).code == 0
-    ledger = Ledger.open(new)
-    assert (ledger.epsilon, ledger.delta, ledger.dataset) == (5.0, 1e-5, "patients")
-
-
 def test_a_fit_without_a_ledger_says_that_further_fits_are_not_added_up(run, site):
     outcome = run(*site.fit(ledger=None))
     assert outcome.code == 0
@@ -218,12 +195,6 @@ def test_a_fit_is_by_transfer_and_says_what_public_and_private_rows_contributed(
     report = (site.out / "report.html").read_text()
     assert "What the public and the private rows contributed" in report
     assert "not an error bar" in report
-
-
-@pytest.mark.parametrize(("label", "method"), [("cost", "linear"), ("ill", "logistic")])
-def test_the_baselines_are_named(site, fitted, label, method):
-    fitted(label=label, method=method, task="regression" if label == "cost" else "classification")
-    assert json_of(site.out)["method"] == method
 
 
 def test_a_budget_that_is_too_small_is_not_spent_and_the_terminal_says_so(run, site):
@@ -343,19 +314,6 @@ def test_the_report_of_an_earlier_model_is_removed_before_a_new_one_is_saved(run
     assert "model and its receipt are there" in outcome.err
     assert persist.load(site.out).model.privacy_.epsilon > 0.9
     assert not (site.out / "report.html").exists()
-
-
-def test_an_interrupted_fit_says_that_the_budget_is_spent(run, site, monkeypatch):
-    def interrupt(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dpadapt.learning.linear.private_descent", interrupt)
-    outcome = run(*site.fit(method="linear"))
-    assert outcome.code == 130
-    assert "interrupted" in outcome.err
-    assert "nothing was written" in outcome.err
-    assert "The budget is spent" in outcome.err
-    assert len(Ledger.open(site.ledger).entries) == 1
 
 
 ERRORS = {
@@ -651,10 +609,6 @@ def test_labels_without_tasks_are_refused_and_rows_without_a_task(site, run):
     assert site.untouched()
 
 
-def test_without_public_rows_it_is_plain_private_regression(site, run):
-    assert run(*site.fit(method="subspace", public=None, seed=0)).code == 0
-
-
 def test_an_input_that_stands_where_the_model_is_written_is_refused(run, town):
     assert run(*order(town)).code == 0
     chosen = town / "out" / "chosen.csv"
@@ -670,27 +624,6 @@ def test_rows_chosen_earlier_survive_a_later_fit_into_the_same_folder(run, site)
     (site.out / "chosen.csv").write_text("row,east\n3,0.5\n")
     assert run(*site.fit()).code == 0
     assert (site.out / "chosen.csv").read_text() == "row,east\n3,0.5\n"
-
-
-def test_a_summary_that_cannot_be_printed_is_said_to_follow_the_spending(run, site, monkeypatch):
-    def fail(*_args):
-        raise UnicodeEncodeError("ascii", "ε", 0, 1, "ordinal not in range")
-
-    monkeypatch.setattr("dpadapt.report.terminal.print_fit", fail)
-    outcome = run(*site.fit())
-    assert outcome.code == 1
-    assert "The budget is spent" in outcome.err.replace("\n", " ")
-    assert (site.out / "report.html").exists()
-
-
-def test_a_model_that_cannot_be_described_is_saved_nowhere_and_said_to_be_lost(run, site, monkeypatch):
-    def fail(*_args, **_options):
-        raise TypeError("no such type in JSON")
-
-    monkeypatch.setattr(persist, "save", fail)
-    outcome = run(*site.fit())
-    assert outcome.code == 1
-    assert "The budget is spent" in outcome.err
 
 
 @pytest.mark.parametrize("method", [method.name for method in for_task("clustering")])
@@ -749,13 +682,6 @@ def test_a_bad_person_column_is_refused_and_nothing_is_spent(run, site, changes,
     assert outcome.code == 2
     assert named in " ".join(outcome.err.split())
     assert site.untouched()
-
-
-def test_private_rows_without_a_label_count_nothing(run, site):
-    table = pd.read_csv(site.private)
-    table.assign(cost=table["cost"].where(table.index % 7 > 0)).to_csv(site.private, index=False)
-    outcome = run(*site.fit())
-    assert outcome.code == 0, outcome.err
 
 
 # Weights, classes and thresholds.

@@ -235,28 +235,6 @@ def test_what_is_no_file_of_a_request_is_refused(run, site, asked):
     assert site.untouched()
 
 
-def test_a_request_does_not_choose_the_ledger(run, site, asked):
-    """A ledger that lies beside the request is not found, and another data set's ledger is refused."""
-    inbox = site.folder / "inbox"
-    inbox.mkdir()
-    shutil.move(asked, inbox / "request.toml")
-    Ledger.open(inbox / "patients.ledger", epsilon=1000.0, delta=1e-6, dataset="patients")
-    arguments = [str(part) for part in carry_out(site, inbox / "request.toml", "--yes")]
-    place = arguments.index("--ledger")
-    # Nor does the name of the data set that it states: the custodian names the ledger, once.
-    refused(
-        run(*arguments[:place], *arguments[place + 2 :]), "may be that of its rows", "name that ledger with --ledger"
-    )
-    outcome = run(*arguments)
-    assert outcome.code == 0, outcome.err
-    assert run(*arguments[:place], *arguments[place + 2 :]).code == 0
-    assert Ledger.open(inbox / "patients.ledger").entries == []
-    assert Ledger.open(site.ledger).n_charges == 2
-    path = inbox / "request.toml"
-    path.write_text(path.read_text().replace('dataset = "patients"', 'dataset = "others"'))
-    refused(run(*carry_out(site, path, "--yes")), "patients.ledger", "'others'")
-
-
 def test_a_bad_request_is_not_written(run, site):
     path = site.folder / "request.toml"
     for changes, named in (

@@ -220,12 +220,6 @@ def test_options_that_ask_for_a_ledger_and_refuse_it_are_refused(run, site):
     assert site.untouched()
 
 
-def test_a_ledger_that_cannot_be_made_names_the_ways_out(run, site, tmp_path):
-    outcome = run(*site.fit(ledger=tmp_path / "no" / "such.ledger"))
-    assert outcome.code == 2
-    assert "--no-ledger" in outcome.err
-
-
 def test_a_pure_budget_fits_a_pure_ledger(tmp_path):
     plan = plan_ledger(tmp_path / "pure.ledger", wish(1.0, delta=0.0, pure=True))
     assert plan.cap == (3.0, 0.0)

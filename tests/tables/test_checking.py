@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from dpadapt.tables import Category, Date, Ignored, Number, Schema, TableModel, check_tables
+from dpadapt.tables import Category, Date, Ignored, Number, Schema, check_tables
 
 PUBLIC = pd.DataFrame({"age": [31.0, 54.0, 40.0], "plan": ["free", "paid", "free"], "cost": [1.5, 2.0, 3.0]})
 SCHEMA = Schema("d", (Number("age", 0, 99), Category("plan", ("free", "paid")), Number("cost", 0, 9)))
@@ -136,14 +136,3 @@ def test_wide_tables_are_checked_at_a_steady_pace():
 
     seconds(100)
     assert seconds(4000) < 3 * 10 * max(seconds(400), 0.01)
-
-
-def test_the_model_of_tables_fits_what_was_fixed():
-    from dpadapt import PrivateLinearRegression
-
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"age": rng.uniform(0, 99, 300), "plan": rng.choice(["a", "b"], 300), "cost": rng.random(300)})
-    schema = Schema("d", (Number("age", 0, 99), Number("plan", 0, 1), Number("cost", 0, 1)))
-    fixed = check_tables(frame, schema, frame, label="cost").fixed
-    model = TableModel(PrivateLinearRegression(random_state=0), fixed, label="cost")
-    assert model.fit(frame.copy()).predict(frame).shape == (300,)

@@ -1,7 +1,6 @@
 """Encoding depends on the schema alone, row by row, and encoded numbers lie in [-1, 1]."""
 
 import datetime
-import io
 import math
 import warnings
 from dataclasses import replace
@@ -162,30 +161,6 @@ def test_what_a_cell_becomes_depends_on_no_other_cell(column):
         ]
         assert np.array_equal(together, np.array(alone))
         assert (np.abs(together) <= 1).all()
-
-
-@pytest.mark.parametrize("kind", ["pandas", "arrow", "polars", "text", "objects"])
-def test_every_kind_of_frame_is_encoded_alike(kind):
-    frame = pd.DataFrame(
-        {
-            "age": [31.0, None, 120.0],
-            "bmi": [20, 30, 40],
-            "plan": pd.Categorical(["free", None, "gold"]),
-            "code": [2, 1, 3],
-            "seen": pd.to_datetime(["2020-02-03", None, "2020-12-31"]),
-            "y": [1.0, 2.0, 3.0],
-        }
-    )
-    expected = encode_features(as_table(frame, origin="X", private=True), MESSY)
-    if kind == "arrow":
-        other = pyarrow.Table.from_pandas(frame)
-    elif kind == "polars":
-        other = pytest.importorskip("polars").from_pandas(frame)
-    elif kind == "text":
-        other = pd.read_csv(io.StringIO(frame.to_csv(index=False)), dtype=str, keep_default_na=False)
-    else:
-        other = frame.astype(object)
-    assert np.array_equal(encode_features(as_table(other, origin="X", private=True), MESSY), expected)
 
 
 @pytest.mark.parametrize("column", MESSY.columns[:5], ids=lambda column: column.name)

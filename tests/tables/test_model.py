@@ -228,17 +228,6 @@ def test_private_cells_leave_only_through_releases(model):
         assert differing(tape.result, played.result) == []
 
 
-def test_one_row_changes_only_its_own_encoding():
-    model = regressor()
-    before = model.encode_private(PRIVATE).X
-    other = PRIVATE.astype(object).copy()
-    for name, cell in (("age", SECRET), ("plan", SECRET), ("day", SECRET), ("cost", -1e9)):
-        other.at[7, name] = cell
-    after = model.encode_private(other).X
-    assert np.array_equal(np.delete(before, 7, axis=0), np.delete(after, 7, axis=0))
-    assert not np.array_equal(before[7], after[7])
-
-
 # Rows that count nothing.
 
 

@@ -1,7 +1,6 @@
 """Reading of tables: headers are cleaned, and nothing about a private file shows its values."""
 
 import codecs
-import datetime
 import encodings.aliases
 import gzip
 import re
@@ -341,15 +340,6 @@ def test_no_text_of_a_parser_or_the_system_is_repeated(error):
         without_values(read, "a.csv", "can't be read.")
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None
-
-
-def test_a_cell_of_arrow_that_python_has_no_object_for_leaves_the_table_readable():
-    """A time with nanoseconds or outside the day, and a list with a date after 9999."""
-    times = pyarrow.array([1, 86_400_000_000_000, 3_600_000_000_000]).view(pyarrow.time64("ns"))
-    days = pyarrow.array([[2**31 - 1], [], [0]], pyarrow.list_(pyarrow.int32())).cast(pyarrow.list_(pyarrow.date32()))
-    frame = as_table(pyarrow.table({"time": times, "days": days}), origin="X", private=True).frame
-    assert frame["time"].tolist()[2] == datetime.time(1)
-    assert frame["days"].tolist() == [None, [], [datetime.date(1970, 1, 1)]]
 
 
 @pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.large_string(), pyarrow.string_view()], ids=str)
