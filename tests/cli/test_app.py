@@ -8,6 +8,7 @@ import warnings
 from contextlib import ExitStack
 
 import pytest
+from refusals import refused
 
 from dpadapt import __version__
 from dpadapt.cli import main
@@ -53,10 +54,7 @@ def test_the_help_of_fit_has_two_screens_and_the_products_and_method_help_lists_
     ids=" ".join,
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(run, arguments):
-    outcome = run(*arguments)
-    assert outcome.code == 2
-    assert outcome.err.startswith("dpadapt: error: ")
-    assert outcome.err.count("\n") == 1
+    refused(run(*arguments))
 
 
 def test_the_command_line_starts_without_heavy_imports():
@@ -205,9 +203,7 @@ def test_an_error_that_is_not_ours_shows_its_kind_and_not_its_text(run, monkeypa
 
 
 def test_an_argument_with_a_nul_character_is_refused(run, tmp_path):
-    outcome = run("ledger", "show", f"{tmp_path}/a\0b")
-    assert outcome.code == 2
-    assert "NUL" in outcome.err
+    refused(run("ledger", "show", f"{tmp_path}/a\0b"), "NUL")
 
 
 def test_warnings_and_log_lines_of_libraries_are_not_shown(run, monkeypatch, recwarn):

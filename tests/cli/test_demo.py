@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from refusals import refused
 
 from dpadapt.demo import CASES, EPSILONS
 from dpadapt.methods import PREDICTORS, find
@@ -52,6 +53,4 @@ def test_the_demo_compares_every_method_with_its_baselines(run, tmp_path):
 
 def test_the_demo_refuses_a_folder_it_cannot_write_before_it_starts(run, tmp_path):
     (tmp_path / "file").write_text("x")
-    outcome = run("demo", "--out", tmp_path / "file")
-    assert outcome.code == 2
-    assert "--out" in outcome.err
+    refused(run("demo", "--out", tmp_path / "file"), "--out")

@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from refusals import refused
 
 from dpadapt import Public, evaluate, load
 from dpadapt.accounting.ledger import Ledger
@@ -86,16 +87,12 @@ def test_an_evaluation_beyond_the_cap_is_refused_before_a_private_cell_is_read(r
         raise AssertionError("a private cell was read")
 
     monkeypatch.setattr("dpadapt.cli.evaluate._tables", fail)
-    outcome = run(*order(fitted, epsilon="2.9"))
-    assert outcome.code == 2
-    assert "No private cell was read and nothing was spent" in outcome.err
+    refused(run(*order(fitted, epsilon="2.9")), "No private cell was read and nothing was spent")
     assert Ledger.open(fitted.ledger).n_charges == before
 
 
 def test_persons_need_a_ledger_of_persons(run, fitted):
-    outcome = run(*order(fitted, "ill", "--person", "id"))
-    assert outcome.code == 2
-    assert "Leave --person out" in outcome.err
+    refused(run(*order(fitted, "ill", "--person", "id")), "Leave --person out")
     new = fitted.folder / "persons.ledger"
     outcome = run(*order(fitted, "ill", "--person", "id", "--ledger", new))
     assert outcome.code == 0, outcome.err
@@ -120,10 +117,7 @@ def test_persons_need_a_ledger_of_persons(run, fitted):
 def test_bad_options_are_named_and_nothing_is_spent(run, fitted, monkeypatch, label, more, words):
     monkeypatch.chdir(fitted.folder)
     before = Ledger.open(fitted.ledger).n_charges
-    outcome = run(*order(fitted, label, *more))
-    assert outcome.code == 2
-    assert words in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    refused(run(*order(fitted, label, *more)), words)
     assert Ledger.open(fitted.ledger).n_charges == before
 
 
@@ -143,11 +137,7 @@ def test_rows_without_a_ledger_need_one_that_is_named_once(run, fitted, folder):
     (fitted.folder / "test.csv").rename(fitted.folder / folder / "rows.csv")
     command = ["evaluate", fitted.folder / "ill", "--private", fitted.folder / folder / "rows.csv", "--epsilon", "0.2"]
     before = Ledger.open(fitted.ledger).n_charges
-    outcome = run(*command)
-    assert outcome.code == 2
-    assert "has no ledger of its own" in outcome.err
-    assert "name that ledger with --ledger" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    refused(run(*command), "has no ledger of its own", "name that ledger with --ledger")
     assert run(*command, "--no-ledger").code == 0
     assert Ledger.open(fitted.ledger).n_charges == before
     assert run(*command, "--ledger", fitted.ledger).code == 0
@@ -179,17 +169,11 @@ def test_the_column_of_ids_comes_from_the_command_alone(run, site, monkeypatch):
     before = Ledger.open(persons).n_charges
     with monkeypatch.context() as patch:
         patch.setattr("dpadapt.cli.evaluate._tables", lambda *_args: pytest.fail("a private cell was read"))
-        refused = run(*command)
-    assert refused.code == 2
-    assert "protects persons" in refused.err
-    assert "--person" in refused.err
-    assert len(refused.err.splitlines()) == 1
+        refused(run(*command), "protects persons", "--person")
     assert Ledger.open(persons).n_charges == before
     outcome = run(*command, "--person", "id", "--json")
     assert outcome.code == 0, outcome.err
     receipt = json.loads(outcome.out)["receipt"]
     assert receipt["unit"] == "person"
     assert "the ids of persons: the column 'id'" in receipt["assumptions"]
-    wrong = run(*command, "--person", "age")
-    assert wrong.code == 2
-    assert "--person age" in wrong.err
+    refused(run(*command, "--person", "age"), "--person age")

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "integrations"))
 
 from postgres_server import PASSWORD, Server, why_not
+from refusals import refused
 
 # As it stands in an address.
 ENCODED = "sesame%2Fopen%40once"
@@ -54,9 +55,7 @@ def test_fit_show_history_evaluate_and_audit_charge_one_ledger_on_a_server(run, 
         "audit", site.out, "--ledger", shown, "--dataset", "patients", "--fits", "30", "--minutes", "0.2", "--json"
     )
     assert '"the ledger was charged"' in audited.out
-    refused = without_password(run(*site.fit(ledger=address, epsilon=2.9)))
-    assert refused.code == 2
-    assert f"the ledger {shown} has epsilon" in refused.err
+    refused(without_password(run(*site.fit(ledger=address, epsilon=2.9))), f"the ledger {shown} has epsilon")
     assert len(json.loads(run("ledger", "show", shown, "--dataset", "patients", "--json").out)) > 0
 
 
@@ -72,9 +71,9 @@ def test_later_fits_find_the_server_by_the_private_file(run, site, server, monke
     again = run(*arguments[:place], *arguments[place + 2 :])
     assert again.code == 0, again.err
     assert json.loads(run("ledger", "show", address, "--dataset", dataset, "--json").out)["charges"] == 2
-    second = run(*site.fit(ledger=site.private.with_name("other.ledger"), out=site.out.with_name("third")))
-    assert second.code == 2
-    assert "are charged to" in second.err
+    refused(
+        run(*site.fit(ledger=site.private.with_name("other.ledger"), out=site.out.with_name("third"))), "are charged to"
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,11 +87,7 @@ def test_later_fits_find_the_server_by_the_private_file(run, site, server, monke
 def test_a_bad_address_is_refused_in_one_line_before_anything_is_spent(run, site, address, words):
     pytest.importorskip("psycopg")
     for command in (site.fit(ledger=address, dataset="patients"), ["ledger", "show", address, "--dataset", "patients"]):
-        outcome = without_password(run(*command))
-        assert outcome.code == 2
-        assert outcome.out == ""
-        assert len(outcome.err.splitlines()) == 1
-        assert words in outcome.err
+        refused(without_password(run(*command)), words)
     assert site.untouched()
 
 
@@ -102,20 +97,17 @@ def test_wrong_passwords_and_missing_names_are_refused_in_one_line(run, site, se
         (site.fit(ledger=server.url(), dataset="patients"), "does not let this user in"),
         (["ledger", "show", server.url()], "--dataset"),
     ):
-        outcome = without_password(run(*command))
-        assert outcome.code == 2
-        assert len(outcome.err.splitlines()) == 1
-        assert words in outcome.err
+        refused(without_password(run(*command)), words)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     assert "there is no such ledger" in run("ledger", "show", server.url(), "--dataset", "nobody's").err
 
 
 def test_a_missing_driver_is_named(run, site, monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    outcome = without_password(run(*site.fit(ledger="postgresql://anna:sesame@host/db", dataset="patients")))
-    assert outcome.code == 2
-    assert "pip install 'dpadapt[postgres]'" in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    refused(
+        without_password(run(*site.fit(ledger="postgresql://anna:sesame@host/db", dataset="patients"))),
+        "pip install 'dpadapt[postgres]'",
+    )
 
 
 def test_allowances_and_pages_of_a_ledger_on_a_server(run, site, server, monkeypatch):
@@ -126,9 +118,7 @@ def test_allowances_and_pages_of_a_ledger_on_a_server(run, site, server, monkeyp
     assert run("ledger", "allow", address, "anna", "--epsilon", "1.2", *dataset).code == 0
     fit = site.fit(ledger=address, dataset="allowances", method="linear", allowance="anna")
     assert run(*fit).code == 0
-    refused = without_password(run(*fit))
-    assert refused.code == 2
-    assert "more than what is left of the allowance anna" in refused.err
+    refused(without_password(run(*fit)), "more than what is left of the allowance anna")
     history = json.loads(run("ledger", "history", address, *dataset, "--json").out)
     assert {charge["allowance"] for charge in history["charges"]} == {"anna"}
     page = site.folder / "ledger.html"

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
@@ -297,6 +298,7 @@ def test_what_a_fit_writes_names_no_ledger_and_holds_no_digest_of_private_rows(r
 def test_a_received_model_does_not_choose_the_data_set_that_an_audit_opens_on_a_server(run, place, monkeypatch):
     # Without the driver of a server, which finds passwords in an address.
     monkeypatch.setattr("dpadapt.integrations.postgres.without_passwords", lambda address: address)
-    outcome = run("audit", place.inbox / "model", "--ledger", "postgresql://anna@127.0.0.1/budgets")
-    assert outcome.code == 2
-    assert "--dataset: a ledger on a server is found by the name of its data set" in outcome.err
+    refused(
+        run("audit", place.inbox / "model", "--ledger", "postgresql://anna@127.0.0.1/budgets"),
+        "--dataset: a ledger on a server is found by the name of its data set",
+    )

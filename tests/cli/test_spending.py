@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.places import ledger_of, ledger_place
@@ -86,17 +87,11 @@ def test_a_ledger_elsewhere_is_not_forgotten(run, site):
     assert run(*without_naming_a_ledger(site)).code == 0
     assert Ledger.open(elsewhere / "clinic.ledger").n_charges == 2
     # Nor can another one be begun.
-    outcome = run(*site.fit(method="linear", ledger=site.folder / "second.ledger"))
-    assert outcome.code == 2
-    assert "another ledger would lack what was already spent" in outcome.err
+    refused(
+        run(*site.fit(method="linear", ledger=site.folder / "second.ledger")),
+        "another ledger would lack what was already spent",
+    )
     assert not (site.folder / "second.ledger").exists()
-
-
-def charged(path):
-    """Make a ledger with one charge."""
-    ledger = Ledger.open(path, epsilon=9.0, delta=1e-6)
-    ledger.start(Gaussian(2.0), label="a fit")
-    return path
 
 
 def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
@@ -153,9 +148,7 @@ def test_a_full_ledger_proposes_no_budget(tmp_path):
 
 def test_a_cap_that_is_asked_for_is_used_and_one_below_the_fit_is_refused(run, site):
     site.ledger.unlink()
-    outcome = run(*without_naming_a_ledger(site, ledger_epsilon=0.5))
-    assert outcome.code == 2
-    assert "--ledger-epsilon 0.5" in outcome.err
+    refused(run(*without_naming_a_ledger(site, ledger_epsilon=0.5)), "--ledger-epsilon 0.5")
     own = site.private.with_suffix(".ledger")
     assert not own.exists()
     outcome = run(*without_naming_a_ledger(site, ledger_epsilon=2, ledger_delta=1e-5))
@@ -214,9 +207,7 @@ def test_the_cap_of_a_ledger_that_exists_cannot_be_changed(tmp_path, option, val
 
 
 def test_options_that_ask_for_a_ledger_and_refuse_it_are_refused(run, site):
-    outcome = run(*site.fit(), "--no-ledger")
-    assert outcome.code == 2
-    assert "--no-ledger" in outcome.err
+    refused(run(*site.fit(), "--no-ledger"), "--no-ledger")
     assert site.untouched()
 
 
