@@ -254,7 +254,6 @@ def _decided(
 
 
 def _checked_epsilons(epsilons: Any) -> tuple[float, ...]:
-    """Return the budgets to compare, each once."""
     if not np.iterable(epsilons) or not len(list(epsilons)):
         raise ValueError(f"epsilons must be a list of numbers, got {epsilons!r}.")
     return tuple(sorted({checks.positive(epsilon, "each of epsilons") for epsilon in epsilons}))
@@ -288,7 +287,6 @@ def _rows_per_person(rows: EncodedRows, person: str | None, stated: float | None
 
 
 def _sampled(rows: EncodedRows, random: np.random.Generator) -> EncodedRows:
-    """Return a random sample of the rows, if there are many."""
     if len(rows.X) <= _MOST_PUBLIC_ROWS:
         return rows
     chosen = np.sort(random.choice(len(rows.X), _MOST_PUBLIC_ROWS, replace=False))

@@ -453,10 +453,7 @@ def people_panel(epsilons: Sequence[float], ranges: Mapping[str, tuple[float, fl
             _panel(
                 f"{len(y):,} rows of the curator",
                 epsilons,
-                levels=[
-                    ("no model", "no model", [constant] * _PANEL_SEEDS),
-                    ("not private", "not private", floors),
-                ],
+                levels=[("no model", "no model", [constant] * _PANEL_SEEDS), ("not private", "not private", floors)],
                 curves=[(mode, name, "hybrid", mode != "curator") for mode, name in names.items()],
                 errors=errors,
             )
@@ -610,14 +607,7 @@ def write_raw_tables(folder: Path) -> dict[str, Path]:
 
 
 def summarise_demo(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `results` with means and spreads, and with sentences for each case.
-
-    Parameters
-    ----------
-    results : mapping
-        As `dpadapt demo` measures them: under ``cases``, ``papers`` and ``others``, panels of levels and curves with
-        one value per seed.
-    """
+    """Return results as `dpadapt demo` measures them, with means and spreads, and with sentences for each case."""
     parts = {
         part: [{**case, "panels": [with_spread(panel) for panel in case["panels"]]} for case in results[part]]
         for part in ("cases", "papers", "others")
@@ -633,13 +623,7 @@ def demo_page(summary: Mapping[str, Any]) -> str:
 
 
 def demo_in_words(case: Mapping[str, Any]) -> list[str]:
-    """Return sentences on a case of the demo: what each part contributed, and how many rows the public ones replace.
-
-    Parameters
-    ----------
-    case : mapping
-        With ``middle`` (an epsilon), ``rows`` and two ``panels``, over epsilon and over rows, means included.
-    """
+    """Return sentences on a case of the demo: what each part contributed, and how many rows the public ones replace."""
     by_epsilon, by_rows = case["panels"]
     levels = {level["key"]: level for level in by_epsilon["levels"]}
     at = by_epsilon["x"].index(case["middle"])
@@ -657,11 +641,7 @@ def demo_in_words(case: Mapping[str, Any]) -> list[str]:
 def contributions(public: Curve, alone: Curve, together: Curve, floor: Curve) -> str:
     """Return what each part of the data contributed, from errors measured on the same splits.
 
-    Parameters
-    ----------
-    public, alone, together, floor : mapping
-        Public rows alone, private rows alone, both, and the private rows without privacy; each with ``values``, one per
-        split, and ``mean``.
+    `floor` has those of the private rows without privacy.
 
     Examples
     --------

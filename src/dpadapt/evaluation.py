@@ -126,7 +126,6 @@ class Evaluation:
         return f"usable rows: {self.usable:.0%} ± {self.usable_margin:.1%}"
 
     def __str__(self) -> str:
-        """Return the result and its receipt as text."""
         return f"{self.summary}\n{self.receipt}"
 
     def _repr_html_(self) -> str:
@@ -247,9 +246,7 @@ def evaluate(
     value, low, high = measure.interval(counts, spread, deviations)
     usable = _usable_share(counts, unusable, n_units, spread, deviations)
     assumed = ["the model: it is public or was released, and it predicts each row by itself", *measure.assumed]
-    assumed += [
-        "the columns and their order",
-    ]
+    assumed += ["the columns and their order"]
     assumed += [IDS_ASSUMPTION] if unit == "person" else []
     assumed += [ids_assumption(persons)] if isinstance(persons, str) else []
     assumed += [] if rows.counts_unusable else [f"the number of {unit}s"]
@@ -314,20 +311,9 @@ class _Rows:
 class _Measure:
     """How a metric is counted and computed.
 
-    Parameters
-    ----------
-    count : callable
-        Takes the model and private rows; returns the histogram to release.
-    value : callable
-        Takes the released counts; returns the metric and its gradient.
-    totals : callable
-        Takes the counts; returns the sums that `value` divides by, and how many bins each sum is over.
-    largest : float
-        The largest possible value.
-    pseudo : float
-        Rows to add to each bin for the spread of the losses.
-    assumed : tuple of str
-        For the receipt.
+    `count` takes the model and private rows, and returns the histogram to release. Of the released counts, `value`
+    returns the metric and its gradient, and `totals` the sums that `value` divides by, each with its number of bins.
+    `pseudo` rows are added to each bin for the spread of the losses. `assumed` is for the receipt.
     """
 
     count: Callable[[Any, _Rows], Bounded]
@@ -385,7 +371,6 @@ def _inner(model: Any) -> Any:
 
 
 def _public_rows(model: Any, public: Any) -> tuple[NDArray[np.float64], Any]:
-    """Return public features and labels, encoded."""
     if isinstance(public, Table) and isinstance(model, TableModel):  # that the command has read
         rows = model.encode_public(public)
         return rows.X, rows.y
@@ -663,7 +648,6 @@ def _error_bound(model: Any, public: tuple[NDArray[np.float64], Any] | None, bou
 
 
 def _number_of_bins(signal: float) -> int:
-    """Return the number of bins of scores for this many rows times epsilon."""
     grown = _FEWEST_BINS * (max(signal, _FEWEST_BINS_UP_TO) / _FEWEST_BINS_UP_TO) ** _BINS_POWER
     return int(min(grown, _MOST_BINS))
 

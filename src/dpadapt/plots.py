@@ -15,12 +15,7 @@ from dpadapt.data import Public
 from dpadapt.inputs.gate import public_table
 from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.fit_summary import FitSummary
-from dpadapt.report.charts import (
-    BarChart,
-    LineChart,
-    forecast_charts,
-    spending_chart,
-)
+from dpadapt.report.charts import BarChart, LineChart, forecast_charts, spending_chart
 from dpadapt.report.fit import coefficient_charts
 from dpadapt.report.previews import Part, forecasts_at, rehearsal_chart
 from dpadapt.tables.model import TableModel
@@ -28,11 +23,7 @@ from dpadapt.transfer.preview import Rehearsal
 
 
 def plot_forecast(
-    estimator: Any,
-    public: Public,
-    n_private: int,
-    *,
-    epsilons: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0),
+    estimator: Any, public: Public, n_private: int, *, epsilons: Sequence[float] = (0.1, 0.3, 1.0, 3.0, 10.0)
 ) -> LineChart:
     """Draw what public data says about private fits at several epsilons; nothing private is read or spent.
 

@@ -170,11 +170,6 @@ class LowerBound:
 
         With that many runs the same attack would probably refute the claim, if its true error rates are those seen here
         (each with one more error, since a rate of 0 is never seen for certain).
-
-        Parameters
-        ----------
-        epsilon : float
-            The claim, at the same delta.
         """
         rates = (self.errors_seen + 1) / (self.seen + 2)
 
@@ -215,7 +210,6 @@ class LowerBound:
         return float(np.max(values))
 
     def __str__(self) -> str:
-        """Return one line of text."""
         assumptions = {
             "any": "any mechanism",
             "gaussian": "if it is Gaussian-private",
@@ -397,12 +391,7 @@ def _values(
     }
 
 
-def _outputs(
-    fit: Callable[[Any], Any],
-    data: Any,
-    runs: int,
-    score: Callable[[Any], float] | None,
-) -> Scores:
+def _outputs(fit: Callable[[Any], Any], data: Any, runs: int, score: Callable[[Any], float] | None) -> Scores:
     """Return the outputs of `runs` runs on one data set, one row each (or one score each)."""
     convert = _vector if score is None else score
     outputs = np.stack([np.asarray(convert(output), dtype=np.float64) for output in _drawn(fit, data, runs)])

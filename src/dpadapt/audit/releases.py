@@ -162,7 +162,6 @@ class ReleaseScores:
         return ratio if here == 1 else -ratio
 
     def _one_rate(self, tape: Tape, sampled: Sequence[SampledEvent]) -> float:
-        """Return the sampling rate of all releases of the fit."""
         rates = {event.rate for event in sampled}
         if len(rates) > 1 or len(sampled) < len(tape.entries):
             raise TypeError("releases on samples of several rates can't be scored together; audit the result instead.")
@@ -171,7 +170,6 @@ class ReleaseScores:
         return rates.pop()
 
     def _mixture_score(self, tape: Tape, rate: float, options: dict[str, Any]) -> float:
-        """Return the score of releases on Poisson samples."""
         # Which rows are in a sample follows from the seed and the row's number: this is the sample without the row.
         without = replay(self._fit, self._data_sets[1], tape, **options)
         whole, rest = (replay(_on_all_rows(self._fit), data, tape, **options) for data in self._data_sets)

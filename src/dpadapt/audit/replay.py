@@ -296,15 +296,12 @@ class _SampledApart(Random):
 
     @property
     def generator(self) -> np.random.Generator:
-        """The generator of the noise."""
         return self._noise.generator
 
     def discrete_laplace(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Draw from the source of the noise."""
         return self._noise.discrete_laplace(scale, size)
 
     def discrete_gaussian(self, scale: float, size: int) -> NDArray[np.int64]:
-        """Draw from the source of the noise."""
         return self._noise.discrete_gaussian(scale, size)
 
     def poisson_sample(self, n: int, rate: float) -> NDArray[np.int64]:

@@ -17,35 +17,25 @@ if TYPE_CHECKING:
 
 
 _COST = teach(
-    """
-Compute what releases cost together: the epsilon at a given delta.
+    """Compute what releases cost together: the epsilon at a given delta.
 
 Every mechanism is written as NOISE, NOISE:STEPS or NOISE:STEPS:RATE, where NOISE is relative to the sensitivity: the
 most that one row can change. Options may be repeated and mixed. --steps and --rate are the defaults for mechanisms
 that give none. Nothing is released here.
-
-Examples:
-
-\b
-  dpadapt cost --gaussian 1.5 --rate 0.04 --steps 2250 --delta 1e-5
-  dpadapt cost --gaussian 20:100 --gaussian 1.5:2250:0.04 \\
-               --laplace 10 --pure 0.1 --delta 1e-5
-"""
+""",
+    "dpadapt cost --gaussian 1.5 --rate 0.04 --steps 2250 --delta 1e-5",
+    "dpadapt cost --gaussian 20:100 --gaussian 1.5:2250:0.04 \\",
+    "             --laplace 10 --pure 0.1 --delta 1e-5",
 )
 
 _CALIBRATE = teach(
-    """
-Find the least Gaussian noise that keeps a number of releases within a budget.
+    """Find the least Gaussian noise that keeps a number of releases within a budget.
 
 The result is a noise multiplier: the standard deviation of the noise divided by the sensitivity. It is rounded up, so
 that the budget is never exceeded.
-
-Examples:
-
-\b
-  dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 15000
-  dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 5000 --rate 0.01
-"""
+""",
+    "dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 15000",
+    "dpadapt calibrate --epsilon 1 --delta 1e-5 --steps 5000 --rate 0.01",
 )
 
 # Seconds after which no answer is expected any more: what takes longer has an extreme number of releases or rate.
@@ -75,7 +65,6 @@ def _cost(
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     as_json: Json = False,
 ) -> None:
-    """Compose and print."""
     from dpadapt.accounting.cost import epsilon
     from dpadapt.mechanisms.adjacency import Adjacency
     from dpadapt.mechanisms.events import GaussianEvent, LaplaceEvent, PureEvent
@@ -120,7 +109,6 @@ def _calibrate(
     adjacency: AdjacencyOption = AdjacencyName.zero_out,
     as_json: Json = False,
 ) -> None:
-    """Search and print."""
     from dpadapt import checks
     from dpadapt.accounting.calibrate import calibrate
     from dpadapt.mechanisms.adjacency import Adjacency

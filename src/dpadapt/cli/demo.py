@@ -9,8 +9,7 @@ from dpadapt.cli.options import teach
 from dpadapt.cli.screen import console, progress_bar, write_file
 
 _HELP = teach(
-    """
-Go from two raw tables to a decision, and show on real data what privacy costs and how much public data helps.
+    """Go from two raw tables to a decision, and show on real data what privacy costs and how much public data helps.
 
 First the way that a user takes: dpadapt advise, fit, evaluate, predict and statement on two raw tables of a survey,
 with missing cells, dates and words. Each command is printed before it runs.
@@ -21,13 +20,9 @@ numbers of private rows, models of the private rows alone and of private with pu
 rows alone, with a model without privacy, and with no model at all. Then the demo shows the papers' algorithms, and
 other help for private rows: an encoder, people who answer for themselves, points to choose from. It takes about
 a minute. The folder gets report.html (opens offline), results.json, and tables/ with what the commands wrote.
-
-Examples:
-
-\b
-  dpadapt demo
-  dpadapt demo --quick --out demo-report
-"""
+""",
+    "dpadapt demo",
+    "dpadapt demo --quick --out demo-report",
 )
 
 
@@ -101,7 +96,6 @@ def _walk(folder: Path, *, quick: bool) -> None:
 
 
 def _measure(*, seeds: int) -> dict[str, Any]:
-    """Run all cases under a progress bar."""
     from dpadapt.demo import CASES, EPSILONS, side_by_side
 
     with progress_bar("fitting", len(CASES) * (seeds + 1) + 1) as done:

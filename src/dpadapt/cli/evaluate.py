@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import (
-    Json,
-    SpendingOptions,
-    Use,
-    add_command,
-    teach,
-)
+from dpadapt.cli.options import Json, SpendingOptions, Use, add_command, teach
 from dpadapt.cli.screen import console, print_json, say, working
 from dpadapt.cli.spending import LedgerPlan, Spending, charge_in_words, plan_spending
 
@@ -24,8 +18,7 @@ if TYPE_CHECKING:
     from dpadapt.tables import TableModel
 
 _HELP = teach(
-    """
-Release how good a fitted model is on private rows, with an interval.
+    """Release how good a fitted model is on private rows, with an interval.
 
 An accuracy that is simply computed from private rows reveals something about each of them. This one has noise and is
 charged to the ledger beside the private file. If there is none, you are asked for it, or must name it with --ledger:
@@ -33,15 +26,11 @@ rows held out from a fit belong to the same private data set, and to its ledger.
 evidence: the result says what share was usable. The interval allows for the noise and for the sampling of rows.
 
 A log-loss or squared error is the mean of losses that are clipped at a public bound, which the receipt states.
-
-Examples:
-
-\b
-  dpadapt evaluate model/ --private test.csv --epsilon 0.1 \\
-              --ledger private.ledger
-  dpadapt evaluate model/ --private test.csv --epsilon 0.1 --metric auc \\
-              --public public.csv
-"""
+""",
+    "dpadapt evaluate model/ --private test.csv --epsilon 0.1 \\",
+    "            --ledger private.ledger",
+    "dpadapt evaluate model/ --private test.csv --epsilon 0.1 --metric auc \\",
+    "            --public public.csv",
 )
 
 # Of a ledger that an evaluation makes. An evaluation needs no delta itself, but fits do.
@@ -94,7 +83,6 @@ def mount(app: typer.Typer) -> None:
 
 
 def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
-    """Check everything, then charge, release and print."""
     from dpadapt.evaluation import checked_metric, evaluate
     from dpadapt.persist import load
 
@@ -143,7 +131,6 @@ def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":
 
 
 def _tables(of_table: "TableModel", options: EvaluateOptions) -> tuple[Any, Any]:
-    """Read the public and the private table."""
     from dpadapt.tables import read_table, same_table
 
     private, public, encoding = options.private, options.public, options.encoding
@@ -160,7 +147,6 @@ def _tables(of_table: "TableModel", options: EvaluateOptions) -> tuple[Any, Any]
 
 
 def _print(result: "Evaluation", ledger: "Ledger", plan: "LedgerPlan | None", as_json: bool) -> None:
-    """Print the result, its receipt and the state of the ledger."""
     notes = [] if plan is None else [*plan.notes, charge_in_words(plan, ledger)]
     if as_json:
         numbers = {

@@ -14,82 +14,47 @@ if TYPE_CHECKING:
 
 
 _GROUP = teach(
-    """
-The ledger of a private data set: its cap, what was spent and on what, and who may spend how much.
+    """The ledger of a private data set: its cap, what was spent and on what, and who may spend how much.
 
 A ledger is a file to which every fit and every evaluation on one private data set is charged before
 noise is drawn. It refuses what would exceed its cap. By default it lies beside the private file. For
 several machines it is kept on a PostgreSQL server instead. Reading it costs nothing. An allowance limits
 what is spent under a name, such as that of an analyst.
-
-Examples:
-
-\b
-  dpadapt ledger show patients.ledger
-  dpadapt ledger history patients.ledger
-  dpadapt ledger allow patients.ledger anna --epsilon 0.5
-  dpadapt ledger page patients.ledger -o ledger.html
-  dpadapt ledger show postgresql://anna@server/budgets --dataset patients
-"""
+""",
+    "dpadapt ledger show patients.ledger",
+    "dpadapt ledger history patients.ledger",
+    "dpadapt ledger allow patients.ledger anna --epsilon 0.5",
+    "dpadapt ledger page patients.ledger -o ledger.html",
+    "dpadapt ledger show postgresql://anna@server/budgets --dataset patients",
 )
 
 _SHOW = teach(
-    """
-Show the data set of a ledger, its cap, and what is spent and left.
-
-Example:
-
-\b
-  dpadapt ledger show patients.ledger
-"""
+    "Show the data set of a ledger, its cap, and what is spent and left.", "dpadapt ledger show patients.ledger"
 )
 
 _HISTORY = teach(
-    """
-List every charge of a ledger and every change of its allowances, oldest first.
-
-Example:
-
-\b
-  dpadapt ledger history patients.ledger --json
-"""
+    "List every charge of a ledger and every change of its allowances, oldest first.",
+    "dpadapt ledger history patients.ledger --json",
 )
 
 _NEW = teach(
-    """
-Make a ledger before the first fit, for example to give out allowances. Its cap can't be changed later.
-
-Example:
-
-\b
-  dpadapt ledger new patients.ledger --epsilon 3 --dataset patients
-"""
+    "Make a ledger before the first fit, for example to give out allowances. Its cap can't be changed later.",
+    "dpadapt ledger new patients.ledger --epsilon 3 --dataset patients",
 )
 
 _ALLOW = teach(
-    """
-Limit what may be spent under a name: make an allowance, or raise or lower its epsilon.
+    """Limit what may be spent under a name: make an allowance, or raise or lower its epsilon.
 
 A fit or an evaluation with --allowance NAME can pass neither the allowance nor the cap of the ledger. An allowance sets
 nothing aside: all of them together may exceed the cap. Every change stays in the history.
-
-Examples:
-
-\b
-  dpadapt ledger allow patients.ledger anna --epsilon 0.5
-  dpadapt fit ... --ledger patients.ledger --allowance anna
-"""
+""",
+    "dpadapt ledger allow patients.ledger anna --epsilon 0.5",
+    "dpadapt fit ... --ledger patients.ledger --allowance anna",
 )
 
 _PAGE = teach(
-    """
-Write one page about a ledger, which opens offline: budget, allowances, and who spent what on what and when.
-
-Example:
-
-\b
-  dpadapt ledger page patients.ledger -o ledger.html
-"""
+    "Write one page about a ledger, which opens offline: budget, allowances, and who spent what on what and when.",
+    "dpadapt ledger page patients.ledger -o ledger.html",
 )
 
 File = Annotated[
@@ -114,7 +79,6 @@ def mount(app: typer.Typer) -> None:
 
 
 def _help(context: typer.Context) -> None:
-    """Show the help if no command was given."""
     if context.invoked_subcommand is None:
         say(context.get_help())
 
@@ -144,7 +108,6 @@ def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> 
 
 
 def _show(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
-    """Print the summary."""
     ledger, name = open_existing(file, dataset)
     entries = ledger.entries
     facts: dict[str, Any] = {
@@ -199,7 +162,6 @@ def _limit(allowance: "Ledger") -> dict[str, float]:
 
 
 def _history(file: File, dataset: Dataset = None, as_json: Json = False) -> None:
-    """Print every charge, and every change of an allowance."""
     ledger, name = open_existing(file, dataset)
     from dpadapt.report.ledger import cost_alone, history_of
     from dpadapt.report.terminal import history_table
@@ -236,7 +198,6 @@ def _new(
         False
     ),
 ) -> None:
-    """Make the ledger."""
     from dpadapt import checks
     from dpadapt.accounting.places import ledger_exists
     from dpadapt.cli.spending import open_ledger
@@ -274,7 +235,6 @@ def _allow(
     ] = None,
     dataset: Dataset = None,
 ) -> None:
-    """Record the allowance."""
     from dpadapt import checks
 
     checks.positive(epsilon, "--epsilon")
@@ -293,7 +253,6 @@ def _page(
     dataset: Dataset = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("ledger.html"),
 ) -> None:
-    """Write the page."""
     from dpadapt.report.ledger import ledger_page, summarise_ledger
 
     check_parent(out, "--out")

@@ -72,9 +72,15 @@ EncodingOption = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for other programs.")]
 
 
-def teach(text: str) -> str:
-    """Return help text with its paragraphs unwrapped, for the terminal to wrap; blocks marked with \\b stay."""
+def teach(text: str, *example: str) -> str:
+    """Return help text with its paragraphs unwrapped, for the terminal to wrap, and the lines of examples below it.
+
+    Blocks marked with \\b stay as they are.
+    """
     paragraphs = text.strip().split("\n\n")
+    if example:
+        title = "Examples:" if sum(line.startswith("dpadapt") for line in example) > 1 else "Example:"
+        paragraphs += [title, "\n  ".join(["\b", *example])]
     return "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in paragraphs)
 
 
@@ -93,22 +99,10 @@ def parse_epsilons(text: str) -> list[float]:
 class Use:
     """Who states an option of `dpadapt fit`, and what it does.
 
-    Parameters
-    ----------
-    asked : bool, default=True
-        Whether an analyst may ask for it in a request. Else it is the custodian's.
-    why_not : str
-        Why a request leaves no room for it, if that is so.
-    tasks : collection of str
-        The tasks that know it. Default: all.
-    beside : str
-        The option without which it means nothing.
-    check : {"positive", "count", "delta"}, optional
-        The function of `dpadapt.checks` that the value must pass, if there is one.
-    parameter : str
-        The parameter of the estimator that it sets. A method whose estimator lacks it refuses the option.
-    parse : callable, optional
-        Returns what the parameter becomes, from the text of the option and the classes of the label.
+    An analyst may state it in a request if `asked`; else it is the custodian's, and `why_not` says why a request leaves
+    no room for it. `tasks` know it, and it means nothing without the option `beside`. Its value must pass the function
+    `check` of `dpadapt.checks`. It sets `parameter` of the estimator, and a method whose estimator lacks that refuses
+    the option; `parse` makes the parameter from the text of the option and the classes of the label.
     """
 
     asked: bool = True
@@ -190,11 +184,7 @@ class SpendingOptions:
     ] = 1e-6
     adjacency: Annotated[
         AdjacencyName,
-        typer.Option(
-            metavar="NAME",
-            help="Of neighbours: zero-out, add-remove or replace-one.",
-            show_choices=False,
-        ),
+        typer.Option(metavar="NAME", help="Of neighbours: zero-out, add-remove or replace-one.", show_choices=False),
         Use(parameter="adjacency"),
     ] = AdjacencyName.zero_out
     person: Annotated[
@@ -278,9 +268,7 @@ class FitOptions(SpendingOptions):
     method: Annotated[
         str | None,
         typer.Option(
-            help="Default: transfer, or clustering. --method help lists all.",
-            is_eager=True,
-            callback=_list_methods,
+            help="Default: transfer, or clustering. --method help lists all.", is_eager=True, callback=_list_methods
         ),
         Use(),
     ] = None
@@ -439,20 +427,10 @@ def add_command(
     optional: Collection[str] = (),
     changes: Mapping[str, tuple[Any, Any]] = MappingProxyType({}),
 ) -> None:
-    """Add a command with the fields of `options` as its options, or with some of them.
+    """Add a command with the fields of the dataclass `options` as its options, or with those named in `only`.
 
-    Parameters
-    ----------
-    app, name, run, help
-        The command.
-    options : type
-        The dataclass.
-    only : collection of str
-        Names of the fields that the command knows. Default: all.
-    optional : collection of str
-        Names of fields without a default that the command line may leave out; they are then None.
-    changes : mapping of str to (type, default)
-        Options that the command has in another form.
+    Fields in `optional` have no default, and are None where the command line leaves them out. `changes` holds type and
+    default of options that the command has in another form.
     """
     hints = get_type_hints(options, include_extras=True) | {name: kind for name, (kind, _) in changes.items()}
     parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]

@@ -36,20 +36,15 @@ if TYPE_CHECKING:
 
 
 _ADVISE_HELP = teach(
-    """
-Say which private fit to make, at which epsilon, and what to expect of it.
+    """Say which private fit to make, at which epsilon, and what to expect of it.
 
 Reads public rows and a few facts that you state; no private row. It makes trial fits on public rows, some of which play
 the role of private ones: split at random, and split along dates and other columns, so that the two parts differ as
 private and public people may. It answers with a verdict, a table of expected errors at each epsilon, and the command to
 run next. If the file of --schema does not exist, a schema is inferred from the public rows and written; --dataset,
 --category and --encode are for this schema, as in dpadapt schema.
-
-Example:
-
-\b
-  dpadapt advise public.csv --label cost --rows 600 --schema schema.toml
-"""
+""",
+    "dpadapt advise public.csv --label cost --rows 600 --schema schema.toml",
 )
 
 
@@ -86,7 +81,6 @@ def _advise(
     seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("advice.html"),
 ) -> None:
-    """Check everything, then rehearse, print and write a page."""
     from threadpoolctl import threadpool_limits
 
     from dpadapt import checks
@@ -161,20 +155,15 @@ def _next_command(advice: "Advice", public: Path, schema: Path, label: str, pers
 
 
 _FORECAST_HELP = teach(
-    """
-Forecast whether the gate would open at each epsilon, before anything is spent.
+    """Forecast whether the gate would open at each epsilon, before anything is spent.
 
 Reads public rows only. For each epsilon: is the budget enough for that many private rows, how many coordinates of the
 model is it spread over, and how far must the private population differ before the gate opens? This is a go / no-go
 signal, not an error bar: only the private rows can tell how far they differ. dpadapt rehearse estimates errors, if
 public rows can mimic the difference.
-
-Example:
-
-\b
-  dpadapt forecast --public public.csv --schema schema.toml --label cost \\
-                   --task regression --rows 600 --epsilon 0.3,1,3
-"""
+""",
+    "dpadapt forecast --public public.csv --schema schema.toml --label cost \\",
+    "                 --task regression --rows 600 --epsilon 0.3,1,3",
 )
 
 
@@ -190,7 +179,6 @@ def _forecast(
     encoding: EncodingOption = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
-    """Check everything, then forecast, print and write a page."""
     from dpadapt import checks
     from dpadapt.report.previews import beside, forecast_page, forecasts_at
     from dpadapt.tables import read_schema
@@ -216,21 +204,16 @@ def _forecast(
 _LEAST_ROWS_TO_REHEARSE = 30
 
 _REHEARSE_HELP = teach(
-    """
-Estimate the error at each epsilon by running whole fits on public rows.
+    """Estimate the error at each epsilon by running whole fits on public rows.
 
 Part of the public table takes the role of the private rows, part is held out to measure errors on, the rest stays
 public. All methods for the task are tried on the same splits; the public rows alone and the private rows alone are
 shown for comparison. A random split contains no difference between public and private people: --split-by mimics one,
 such as young and old. No private row is read and nothing is spent.
-
-Example:
-
-\b
-  dpadapt rehearse --public public.csv --schema schema.toml --label cost \\
-                   --task regression --rows 600 --epsilon 0.3,1,3 \\
-                   --split-by age
-"""
+""",
+    "dpadapt rehearse --public public.csv --schema schema.toml --label cost \\",
+    "                 --task regression --rows 600 --epsilon 0.3,1,3 \\",
+    "                 --split-by age",
 )
 
 
@@ -254,7 +237,6 @@ def _rehearse(
     seed: Annotated[int | None, typer.Option(help="Repeats the same splits and noise.")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("rehearsal.html"),
 ) -> None:
-    """Check everything, then rehearse each method, print and write a page."""
     import numpy as np
 
     from dpadapt import checks

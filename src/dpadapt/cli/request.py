@@ -26,18 +26,13 @@ if TYPE_CHECKING:
     from dpadapt.tables import EncodedRows, Schema, TableModel
 
 _HELP = teach(
-    """
-Write a request: what to fit on private rows that you don't see, for their custodian to carry out.
+    """Write a request: what to fit on private rows that you don't see, for their custodian to carry out.
 
 The file holds the method, the cost, the schema, the hash of the public file and, with --rows, a forecast. No private
 row is needed to make it. The custodian runs dpadapt fit --request, sees what would be spent, and agrees or not.
-
-Example:
-
-\b
-  dpadapt request --public public.csv --schema schema.toml --label cost \\
-                  --task regression --epsilon 0.5 --rows 600 -o request.toml
-"""
+""",
+    "dpadapt request --public public.csv --schema schema.toml --label cost \\",
+    "                --task regression --epsilon 0.5 --rows 600 -o request.toml",
 )
 
 _FORMAT = "dpadapt request 1"
@@ -50,17 +45,8 @@ _NEEDED = ("task", "method", "epsilon", "delta", "adjacency")
 class Request:
     """What an analyst asks for.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    fit : mapping of str to value
-        Options of the fit, by name; None for those that were not chosen.
-    schema : Schema
-    public : tuple of (str, str), optional
-        Name and SHA-256 of the public file.
-    forecast : tuple of (int, str), optional
-        The number of private rows that the analyst assumed, and the forecast in words. Nobody has checked it.
+    `fit` has the options of the fit by name, None for those that were not chosen; `public` the name and SHA-256 of the
+    public file; `forecast` the number of private rows that the analyst assumed, and the forecast in words, unchecked.
     """
 
     path: Path
@@ -247,7 +233,6 @@ def _typed(value: Any, kind: type, where: str) -> Any:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a public file."""
     try:
         if not path.is_file():
             raise ValueError(f"--public {path}: there is no such file.")
@@ -277,7 +262,6 @@ def mount(app: typer.Typer) -> None:
 
 
 def _request(values: dict[str, Any], _stated: set[str]) -> None:
-    """Check everything that can be checked without the private rows, then write the request."""
     from dpadapt import __version__, checks
     from dpadapt.tables import read_schema
     from dpadapt.tables.schema import toml_value

@@ -27,20 +27,15 @@ if TYPE_CHECKING:
     from dpadapt.tables import Table, TableModel
 
 _PREDICT_HELP = teach(
-    """
-Apply a fitted model to the rows of a table.
+    """Apply a fitted model to the rows of a table.
 
 The rows are encoded by the schema that is saved with the model. The result has one row per input row, in the same
 order: the prediction and, for a classification, the probability of each class. With --coverage it also has an interval
 for each row (lower, upper), or the classes that belong to its set: at 0.9 they hold the label of about 90% of new rows,
 on average, if these come from the population of the private rows. Predicting costs the rows that the model was fitted
 on no further privacy. The table may be larger than memory: it is read, predicted and written piece by piece.
-
-Example:
-
-\b
-  dpadapt predict model/ new.csv -o predictions.csv
-"""
+""",
+    "dpadapt predict model/ new.csv -o predictions.csv",
 )
 
 
@@ -57,7 +52,6 @@ def _predict(
     ] = None,
     encoding: EncodingOption = None,
 ) -> None:
-    """Load, encode, predict, write."""
     check_suffix(out, "--out")
     check_parent(out, "--out")
 
@@ -147,17 +141,12 @@ def _predictions(of_table: "TableModel", table: "Table", coverage: float | None)
 
 
 _STATEMENT_HELP = teach(
-    """
-Write a one-page privacy statement of a model, for a data-protection assessment.
+    """Write a one-page privacy statement of a model, for a data-protection assessment.
 
 What is protected, how strongly, what left the private data, what was assumed to be public, what the model's folder
 contains, and how to verify all of it. It is made from the receipt alone: the private data is not needed.
-
-Example:
-
-\b
-  dpadapt statement model/ -o statement.html
-"""
+""",
+    "dpadapt statement model/ -o statement.html",
 )
 
 
@@ -167,7 +156,6 @@ def _statement(
         Path | None, typer.Option("--out", "-o", help="HTML file to write. Default: the text is printed.")
     ] = None,
 ) -> None:
-    """Read the model's receipt, and write the statement."""
     from dpadapt.persist import load
     from dpadapt.report.receipt import statement_page, statement_text, summarise_statement
     from dpadapt.tables import TableModel
@@ -187,20 +175,15 @@ def _statement(
 
 
 _AUDIT_HELP = teach(
-    """
-Check a saved model and its receipt, without the private rows.
+    """Check a saved model and its receipt, without the private rows.
 
 A second accountant must confirm the receipt, its entries must add up and agree with the model's parameters, and, with
 --ledger, they must have been charged. Nothing private is read and nothing is spent.
 
 An audit is no proof: it can refute a receipt, never confirm it. The exit code is 1 if the receipt is refuted, and 0
 otherwise.
-
-Example:
-
-\b
-  dpadapt audit model/ --ledger patients.ledger
-"""
+""",
+    "dpadapt audit model/ --ledger patients.ledger",
 )
 
 

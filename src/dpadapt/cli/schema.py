@@ -16,40 +16,27 @@ if TYPE_CHECKING:
 _MOST_NOTES = 20
 
 _SCHEMA = teach(
-    """
-Describe a table from its public rows: columns, types, ranges, categories.
+    """Describe a table from its public rows: columns, types, ranges, categories.
 
 The schema is what a fit knows about the private table before the table is opened. It is made from public data only
 and written as TOML. It can be used as it is. Edit it by what you know about the subject: widen ranges, add categories
 that can occur, set type = "ignore" for what must not be used. Private numbers outside a range are clipped, categories
 that are not listed count as others, missing cells are filled from public rows, all without a message.
-
-Example:
-
-\b
-  dpadapt schema public.csv -o schema.toml
-"""
+""",
+    "dpadapt schema public.csv -o schema.toml",
 )
 
 _CHECK = teach(
-    """
-List all problems of two tables and their schema at once, each with its fix.
+    """List all problems of two tables and their schema at once, each with its fix.
 
 Reads the public table, the schema and only the first line of the private table: no private cell. With --fix, the
 corrected schema is written. Nothing is spent.
-
-Example:
-
-\b
-  dpadapt check --public public.csv --private private.csv \\
-                --schema schema.toml --label cost --fix
-"""
+""",
+    "dpadapt check --public public.csv --private private.csv \\",
+    "              --schema schema.toml --label cost --fix",
 )
 
-DatasetOption = Annotated[
-    str | None,
-    typer.Option(help="Name of the private data set, as models and reports show it."),
-]
+DatasetOption = Annotated[str | None, typer.Option(help="Name of the private data set, as models and reports show it.")]
 CategoryOption = Annotated[
     list[str] | None, typer.Option(help="A column of numbers that are codes, not amounts. Repeat for several.")
 ]
@@ -74,7 +61,6 @@ def _schema(
     encoding: EncodingOption = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing schema.")] = False,
 ) -> None:
-    """Infer and write a schema."""
     from dpadapt.tables import Category, Date, Encoded, Ignored, Number, to_toml
 
     check_parent(out, "--out")
@@ -168,7 +154,6 @@ def _check(
     ] = None,
     encoding: EncodingOption = None,
 ) -> None:
-    """Check everything and print one line per finding."""
     from dpadapt.tables import check_tables, read_schema, to_toml
 
     if out is not None and not fix:

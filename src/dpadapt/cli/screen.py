@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 class Incomplete(RuntimeError):
     """Something failed after a budget was spent; the message says what was saved.
 
-    Parameters
-    ----------
-    message : str
-        One line.
-    receipt : str
-        The receipt, if it could be saved nowhere: it is printed below the message.
-    code : int
-        The exit code.
+    `receipt` is what to print below the message, if it could be saved nowhere, and `code` the exit code.
     """
 
     def __init__(self, message: str, *, receipt: str = "", code: int = 1) -> None:
@@ -91,7 +84,6 @@ def console(*, stderr: bool = False) -> "Console":
             return super().render_str(printable(text), **options)
 
         def print(self, *objects: Any, **options: Any) -> None:
-            """Print and flush."""
             with _printing():
                 super().print(*objects, **options)
                 self.file.flush()

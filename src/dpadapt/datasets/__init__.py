@@ -3,10 +3,4 @@
 from dpadapt.datasets import bundled
 from dpadapt.datasets.domains import Dataset, Domain, Domains, Source
 
-__all__ = [
-    "Dataset",
-    "Domain",
-    "Domains",
-    "Source",
-    "bundled",
-]
+__all__ = ["Dataset", "Domain", "Domains", "Source", "bundled"]

@@ -202,7 +202,6 @@ def randhie_by_health(label: str = "log_visits") -> Domains:
 
 
 def _randhie(dataset: Dataset, source: "pd.Series[bool]", label: str, description: str) -> Domains:
-    """Return the split by a mask, with one of the two labels."""
     one_of(label, ("log_visits", "any_visit"), "label")
     visits = dataset.frame["mdvis"]
     return split_rows(
@@ -216,16 +215,11 @@ def _randhie(dataset: Dataset, source: "pd.Series[bool]", label: str, descriptio
 
 
 def fair_by_age() -> Domains:
-    """Return women over 27 as the public source, younger women as the private target; the label is any affair.
+    """Return women over 27 as the public source, younger women as the private target; the label is any affair, 1 or 0.
 
-    Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate: 0.955
-    (sd 0.016 over 20 splits) trained on the source, 0.871 trained on the other two thirds of the target; area under the
-    ROC curve 0.718 and 0.746.
-
-    Returns
-    -------
-    domains : Domains
-        The label is 1 for any affair, else 0.
+    Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate: 0.955 (sd
+    0.016 over 20 splits) trained on the source, 0.871 trained on the other two thirds of the target; area under the ROC
+    curve 0.718 and 0.746.
 
     Examples
     --------
@@ -239,14 +233,9 @@ def fair_by_age() -> Domains:
 def fair_by_children() -> Domains:
     """Return women with children as the public source, women without as the private target; the label is any affair.
 
-    Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate:
-    0.941 (sd 0.019 over 20 splits) trained on the source, 0.876 trained on the other two thirds of the target; area
-    under the ROC curve 0.725 and 0.747.
-
-    Returns
-    -------
-    domains : Domains
-        The label is 1 for any affair, else 0.
+    Logistic regression, log-loss on a held-out third of the target relative to predicting the target's rate: 0.941 (sd
+    0.019 over 20 splits) trained on the source, 0.876 trained on the other two thirds of the target; area under the ROC
+    curve 0.725 and 0.747.
 
     Examples
     --------
@@ -258,7 +247,6 @@ def fair_by_children() -> Domains:
 
 
 def _fair(dataset: Dataset, source: "pd.Series[bool]", description: str) -> Domains:
-    """Return the split by a mask."""
     return split_rows(
         dataset,
         dataset.frame.drop(columns="affairs"),

@@ -120,7 +120,6 @@ class Dataset:
         return TypeError(f"{self.name!r} (part {self.source.part!r}) is not {wanted}. Use its `.{held}`.")
 
     def __repr__(self) -> str:
-        """Return set, part and status, without the data."""
         return f"Dataset({self.name}, part {self.source.part!r}, {self.status})"
 
 
@@ -179,7 +178,6 @@ class Domains:
     provenance: str
 
     def __repr__(self) -> str:
-        """Return sizes and description, without the data."""
         return (
             f"Domains({self.source.X.shape[0]} source rows, {self.target.X.shape[0]} target rows, "
             f"{len(self.feature_names)} features: {self.description})"

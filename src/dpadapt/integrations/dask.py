@@ -37,13 +37,7 @@ _TASKS_PER_THREAD = 2
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OnCluster:
-    """Private rows in Dask arrays or data frames.
-
-    Parameters
-    ----------
-    X : dask DataFrame or Array
-    y : dask Series, DataFrame of one column or Array
-    """
+    """Private rows in arrays or data frames of Dask."""
 
     X: Any
     y: Any
@@ -82,14 +76,8 @@ class OnCluster:
 class OnWorkers(Blocks[P]):
     """Blocks that workers hold, in groups of consecutive ones.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    groups : list of (Future, int)
-        What holds the blocks of a group, and how many they are.
-    n_rows : int
-    digests : list of bytes
-        Of the rows that each group was made from.
+    `groups` has the Future of each group and its number of blocks, `digests` those of the rows that they were made
+    from.
     """
 
     def __init__(self, client: Any, groups: list[tuple[Any, int]], n_rows: int, digests: Sequence[bytes] = ()) -> None:
@@ -277,8 +265,6 @@ def _joined(pieces: list[Any]) -> Any:
 
 
 def _checked_group(X: list[Any], y: list[Any], checked: Checked) -> Any:
-    """Return the blocks of a group."""
-
     def group() -> _Group:
         if not X:
             return _Group(b"", [])

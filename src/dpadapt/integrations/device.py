@@ -115,19 +115,9 @@ class Sent:
     """A request that was sent, and the only place where a reply to it is read.
 
     Nothing in a reply is trusted: its sender may write what it likes into every field, also into those that say who
-    sent it and what it replies to. So a reply counts only if it repeats the secret name of the request, which nobody
-    but the person who was asked has seen.
-
-    Parameters
-    ----------
-    message : str
-        The identifier under which the transport sent the request.
-    node : int
-        The node that was asked.
-    ticket, person : int
-        The question and the person, as `Reception` numbers them.
-    name : str
-        The secret name of the request.
+    sent it and what it replies to. So a reply counts only if it repeats the secret `name` of the request, which nobody
+    but the person who was asked has seen. The transport sent the request to `node` as `message`; `Reception` numbers
+    the question as `ticket` and the person.
     """
 
     message: str
@@ -139,12 +129,8 @@ class Sent:
     def read(self, message: Any, node: Any, fields: Any) -> tuple[str, int]:
         """Return what a reply is, and its bit: "answer" with -1 or +1; else with 0 "refusal", "malformed", "stranger".
 
-        Parameters
-        ----------
-        message, node : object
-            What the reply says that it replies to, and who sent it.
-        fields : object
-            The content of the reply; None if it has no content of the expected kind.
+        `message` and `node` are what the reply says that it replies to, and who sent it; `fields` is its content, None
+        if that is of another kind.
         """
         # `type` and not `isinstance`: True is an int, and a subclass may compare as it likes.
         if type(message) is not str or type(node) is not int or (message, node) != (self.message, self.node):

@@ -110,14 +110,7 @@ def without_passwords(address: str) -> str:
 class Address:
     """Where a ledger on a server is.
 
-    Parameters
-    ----------
-    text : str
-        The address without passwords.
-    dataset : str
-        Name of the data set.
-    options : mapping
-        What libpq is given; passwords are here alone.
+    `text` is the address without passwords, `options` what libpq is given; passwords are in these alone.
     """
 
     text: str
@@ -278,11 +271,8 @@ class _Request:
 class PostgresStore(DurableStore):
     """Charges on a PostgreSQL server, shared by processes of several machines.
 
-    Parameters
-    ----------
-    address : Address
-    read_only : bool, default=False
-        Never write, and do without the right to. Otherwise a ledger that can't be written to is refused at once.
+    With `read_only` it never writes, and does without the right to. Else a ledger that can't be written to is refused
+    at once.
     """
 
     def __init__(self, address: Address, *, read_only: bool = False) -> None:
@@ -464,7 +454,6 @@ class PostgresStore(DurableStore):
                 raise
 
     def _commit_once(self, batch: list[_Request]) -> None:
-        """Fill the batch, and commit its records."""
         token = secrets.token_hex(16)
         # Number and hash of the last record of a transaction whose commit was sent and not answered.
         sent: tuple[int, str] | None = None
@@ -661,7 +650,6 @@ def _refusal_of(error: BaseException, connection: _Connection) -> _Lost | _Refus
 
 
 def _psycopg() -> Any:
-    """Return the driver."""
     try:
         import psycopg
     except ImportError:

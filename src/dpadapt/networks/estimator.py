@@ -382,13 +382,11 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return tags
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
-        """Return the outputs of the trained network."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], allow_nd=True, reset=False)
         return outputs_of(self.module_, as_inputs(X, n_words(self.module_), "X")).astype(np.float64)
 
     def _recipe(self, budget: Budget, *, public: bool) -> Recipe:
-        """Return the recipe of the private training."""
         n_steps = int(self.n_steps)
         mixing = np.ones(n_steps)
         if self.transfer == "mirror":

@@ -81,10 +81,7 @@ def with_head(module: nn.Module, n_classes: int, *, zero: bool = True) -> nn.Mod
 class FixedNorm(nn.Module):  # type: ignore[misc]
     """A batch normalisation with fixed statistics: each channel times a number, plus a number. Nothing is trained.
 
-    Parameters
-    ----------
-    layer : BatchNorm1d, BatchNorm2d or BatchNorm3d
-        Its statistics must come from public rows.
+    The statistics of the layer must come from public rows.
     """
 
     def __init__(self, layer: Any) -> None:

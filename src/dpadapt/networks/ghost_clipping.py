@@ -377,15 +377,7 @@ class _RecordGradient(torch.autograd.Function):  # type: ignore[misc]
 class GhostEngine:
     """Per-row gradient norms and sums of a module made of known layers.
 
-    Parameters
-    ----------
-    rows_loss : RowsLoss
-        The module and the loss of each row.
-
-    Raises
-    ------
-    Unsupported
-        If a trainable parameter belongs to a layer without a rule, or to two layers.
+    `Unsupported` is raised if a trainable parameter belongs to a layer without a rule, or to two layers.
     """
 
     name = "ghost"

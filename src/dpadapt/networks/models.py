@@ -33,12 +33,7 @@ def perceptron(n_features: int, n_outputs: int, *, hidden: Sequence[int] = (64,)
 
 
 class LSTMLayer(nn.Module):  # type: ignore[misc]
-    """A long short-term memory layer made of two fully connected layers, so that per-row gradients can be clipped.
-
-    Parameters
-    ----------
-    n_inputs, n_units : int
-    """
+    """A long short-term memory layer made of two fully connected layers, so that per-row gradients can be clipped."""
 
     def __init__(self, n_inputs: int, n_units: int) -> None:
         super().__init__()

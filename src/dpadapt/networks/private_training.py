@@ -84,24 +84,10 @@ def mixing_weights(n_steps: int, *, decay_steps: int | None = None, floor: float
 class Recipe:
     """The settings of a private training, all of them public.
 
-    Parameters
-    ----------
-    rate : float
-        Sampling rate: the probability with which each row, or each person, takes part in a step.
-    n_rows : float
-        Public number of rows, or of persons.
-    clip_norm : float
-    learning_rate : float
-    optimizer : {"sgd", "adam"}
-    momentum : float
-    average : float
-        Decay of the average over iterates; 0 keeps the last one.
-    mixing : ndarray
-        Weight of the private gradient at each step. Steps with weight 0 use no private row.
-    clip_released : bool
-        Whether the released mean gradient is clipped to `clip_norm` again, noise included (Appendix F.2 of paper 2).
-    schedule : {"constant", "cosine"}
-        How the learning rate changes from step to step.
+    Each row, or each person, takes part in a step with probability `rate`; there are `n_rows` of them. `average` is the
+    decay of the average over iterates, 0 to keep the last one; `mixing` the weight of the private gradient at each
+    step, where steps with weight 0 use no private row. With `clip_released` the released mean gradient is clipped to
+    `clip_norm` again, noise included (Appendix F.2 of paper 2).
     """
 
     rate: float
@@ -181,29 +167,10 @@ def train_privately(
 ) -> None:
     """Run the remaining steps of a training; `state` holds the result.
 
-    Parameters
-    ----------
-    run : Run
-        Charged for the recipe's private steps, some of which may have been made before.
-    engine : Engine
-    rows : pair of inputs and targets
-        Private.
-    state : State
-        Changed in place.
-    recipe : Recipe
-    shares : Shares, optional
-        How much each row counts, if persons are protected.
-    public : pair of inputs and targets, optional
-        Needed if a mixing weight is below 1.
-    public_batch_size : int
-    generator : Generator
-        For the order of public batches.
-    block : int, default=1
-        With `save`: number of releases that are reserved together and then saved.
-    save : callable, optional
-        Takes the state and stores it durably. The run must be resumable.
-    tick : callable
-        Called with the number of each finished step.
+    `run` was charged for the recipe's private steps, some of which may have been made before. `shares` says how much
+    each private row counts, if persons are protected. Public rows are needed if a mixing weight is below 1, and
+    `generator` shuffles them. `save` stores the state durably after every `block` releases, which are reserved together
+    in a resumable run. `tick` is called with the number of each finished step.
     """
     batches_of_public = None if public is None else public_batches(len(public[0]), public_batch_size, generator)
     # Releases that were reserved before a crash count as made, so their steps are over.
@@ -294,15 +261,8 @@ class Keeping:
 class Checkpoint:
     """The content of a checkpoint.
 
-    Parameters
-    ----------
-    fingerprint : str
-        Digest of the public facts that must not change.
-    mark : str
-        Mark of the run in the ledger.
-    noise_multiplier : float
-        Noise multiplier that the run was charged for.
-    state : State
+    `fingerprint` is a digest of the public facts that must not change, `mark` is the mark of the run in the ledger, and
+    `noise_multiplier` is the one that the run was charged for.
     """
 
     fingerprint: str

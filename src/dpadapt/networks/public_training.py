@@ -87,17 +87,7 @@ def train_publicly(
 ) -> None:
     """Train by Adam with early stopping: keep the averaged parameters with the least held-out loss.
 
-    Parameters
-    ----------
-    rows_loss : RowsLoss
-        Changed in place.
-    rows, held_out : pairs of inputs and targets
-        Public.
-    n_steps, batch_size : int
-    learning_rate : float
-        Initial learning rate; it falls to zero along a cosine.
-    generator : Generator
-        For the order of the batches.
+    The module of `rows_loss` is changed in place. The learning rate falls to zero along a cosine.
     """
     optimizer = torch.optim.Adam(rows_loss.trainable, lr=learning_rate)
     average = rows_loss.get().astype(np.float64)

@@ -46,12 +46,8 @@ def cross_entropy(scores: Any, codes: Any) -> Any:
 class RowsLoss:
     """A module with its per-row loss, and its trainable parameters as one flat vector.
 
-    Parameters
-    ----------
-    module : Module
-        Parameters that require gradients are trainable. All are float32, or all float64: gradients then are, too.
-    loss : callable
-        Takes outputs and targets, returns one loss per row, shape (B,).
+    Parameters that require gradients are trainable: all float32, or all float64, as gradients then are. `loss` takes
+    outputs and targets, and returns one loss per row.
     """
 
     def __init__(self, module: nn.Module, loss: Loss) -> None:
@@ -166,13 +162,7 @@ def _combine_first(combine: Combine, n_rows: int, factors: NDArray[Any]) -> NDAr
 
 
 class VmapEngine:
-    """Per-row gradients of any module that `torch.func.vmap` supports; each row is passed as a batch of one.
-
-    Parameters
-    ----------
-    rows_loss : RowsLoss
-        The module and the loss of each row.
-    """
+    """Per-row gradients of any module that `torch.func.vmap` supports; each row is passed as a batch of one."""
 
     name = "vmap"
 

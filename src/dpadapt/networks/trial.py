@@ -129,7 +129,6 @@ def _copy_without_inplace(module: nn.Module) -> nn.Module:
 
 
 def _require_scores(module: nn.Module, inputs: Any, n_classes: int) -> None:
-    """Refuse a module that does not return one score per class."""
     with torch.no_grad():
         outputs = _run(module, inputs)
     shape = tuple(getattr(outputs, "shape", ()))
@@ -158,10 +157,7 @@ def n_words(module: nn.Module) -> int | None:
 def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
     """Try the module on these rows, none of which is private, and return the fastest engine that agrees.
 
-    Raises
-    ------
-    ValueError
-        If the module or the loss can't be trained privately; the message says why.
+    A module or loss that can't be trained privately is refused.
     """
     module = rows_loss.module
     if not rows_loss.trainable:
@@ -196,7 +192,6 @@ def choose_engine(rows_loss: RowsLoss, inputs: Any, targets: Any) -> Engine:
 
 
 def _require_constant_buffers(rows_loss: RowsLoss, inputs: Any, targets: Any) -> None:
-    """Refuse a module whose forward pass changes a buffer."""
     module = rows_loss.module
     module.train()
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}

@@ -78,7 +78,6 @@ def ledger_page(summary: Mapping[str, Any]) -> str:
 
 
 def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:
-    """Return the state of a ledger or of an allowance."""
     spent = ledger.spent()
     return {
         "who": name,
@@ -94,7 +93,6 @@ def _budget(ledger: Ledger, name: str, charges: int) -> dict[str, Any]:
 
 
 def _change(past: Past) -> dict[str, Any]:
-    """Return one change of an allowance."""
     epsilon, delta = past.limit or (math.nan, math.nan)
     return {
         "kind": "change",

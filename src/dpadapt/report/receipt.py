@@ -153,7 +153,7 @@ def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version:
                 "Public rows are not protected. Patterns that hold for many people are meant to be learned, and may "
                 "say something true about a person who was not in the data. Copies of the private file, access to the "
                 "machine and other models made from the same rows are outside this statement; a ledger adds up the "
-                "cost of several fits.",
+                "cost of several fits."
             ],
         ),
     ]
@@ -171,7 +171,7 @@ def _protection(receipt: Receipt, dataset: str) -> list[str]:
     protected = [
         f"The private data set is {dataset!r}. The privacy unit is one {unit}. Neighbouring data sets, between which "
         f"the guarantee holds, differ in {receipt.adjacency.protects(receipt.unit)} ({receipt.adjacency.value}); "
-        f"{receipt.adjacency.counted(receipt.unit)}.",
+        f"{receipt.adjacency.counted(receipt.unit)}."
     ]
     if receipt.unit == "row":
         protected.append(

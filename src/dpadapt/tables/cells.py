@@ -144,7 +144,6 @@ def read_number(text: str, decimal_mark: str = ".") -> float:
 
 
 def _number(cell: Any, decimal_mark: str) -> float:
-    """Return the number that one cell is read as, or NaN."""
     if isinstance(cell, str):
         text = cell if decimal_mark == "." else _with_point(cell)
         try:
@@ -315,7 +314,6 @@ def parse_days(series: "pd.Series[Any]", form: str = ISO) -> NDArray[np.float64]
 
 
 def _day(text: str, form: str) -> float:
-    """Return the day that one text names, or NaN."""
     import pandas as pd
 
     # Words such as "today" would be read by the clock.

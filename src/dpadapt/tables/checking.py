@@ -29,16 +29,9 @@ Kind = Literal["problem", "advice", "note"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One thing that was found, in words, and the column as it should be in the schema.
 
-    Parameters
-    ----------
-    kind : {"problem", "advice", "note"}
-        A fit is refused because of a problem; advice makes the model better; a note is only good to know.
-    words : str
-        What was found, and what to do.
-    column : Column, optional
-        The column as it should be in the schema.
+    A fit is refused because of a problem; advice makes the model better; a note is only good to know.
     """
 
     kind: Kind
@@ -90,7 +83,6 @@ class TableCheck:
         return tuple(finding for finding in self.problems if finding.column is None)
 
     def __str__(self) -> str:
-        """Return one line per finding."""
         return "\n".join(f"{finding.kind}: {finding.words}" for finding in self.findings) or "no problems were found"
 
 
@@ -154,7 +146,6 @@ def _header(private: Any, encoding: str | None) -> list[str]:
 
 
 def _missing_columns(table: Table, schema: Schema, header: list[str] | None, label: str | None) -> list[Finding]:
-    """Return what is wrong with columns of the schema that a table lacks."""
     in_public, in_private = set(table.frame.columns), None if header is None else set(header)
     known = {column.name for column in schema.columns}
     if in_private is not None and not known & in_private:
@@ -328,7 +319,6 @@ def _as_label(label: str, series: Any) -> Column:
 
 
 def _check_public_labels(series: Any, column: Column, task: str | None) -> list[Finding]:
-    """Return what is wrong with the public labels."""
     label, (codes, texts) = column.name, distinct_texts(series)
     gaps = np.array([is_missing_text(text) for text in texts], dtype=np.bool_)[codes]
     if gaps.all():

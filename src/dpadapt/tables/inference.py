@@ -254,13 +254,7 @@ def _infer_codes(name: str, seen: Mapping[str, int], n_rows: int, *, category: b
 
 
 def _infer_number(
-    name: str,
-    numbers: NDArray[np.float64],
-    mark: str,
-    seen: Mapping[str, int],
-    *,
-    category: bool,
-    note: str = "",
+    name: str, numbers: NDArray[np.float64], mark: str, seen: Mapping[str, int], *, category: bool, note: str = ""
 ) -> Column:
     finite = numbers[np.isfinite(numbers)]
     amounts = np.unique(finite)

@@ -77,7 +77,6 @@ class EncodedRows:
     sampled: int = 0
 
     def __repr__(self) -> str:
-        """Return the name of the table, without its values."""
         return f"EncodedRows({self.table.origin})"
 
     @property
@@ -208,7 +207,6 @@ class TableModel(PrivateEstimator):
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called."""
         return "model_" in vars(self)
 
     @property
@@ -451,18 +449,9 @@ class TableModel(PrivateEstimator):
         agents: Any = None,
         ledger: Ledger | None = None,
     ) -> "TableModel":
-        """Fit the estimator on rows that were read and encoded before; `fit` ends here.
+        """Fit the estimator on rows that `encode_private` and `encode_public` have read and encoded; `fit` ends here.
 
-        Parameters
-        ----------
-        private : EncodedRows
-            From `encode_private`.
-        public : EncodedRows, optional
-            From `encode_public`.
-        agents : Agents, optional
-            People who answer for themselves, for the estimators that ask them instead of public rows.
-        ledger : Ledger, optional
-            To which the fit is charged.
+        `agents` are people who answer for themselves, for the estimators that ask them instead of public rows.
         """
         model = self.configured()
         beside: dict[str, Any] = {} if public is None else {"public": public.declared}
@@ -585,6 +574,5 @@ def same_table(public: Any, private: Any) -> bool:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """Return a file, or the files of a folder."""
     inside = list(path.iterdir()) if path.is_dir() else [path]
     return [file for file in inside if file.is_file()]

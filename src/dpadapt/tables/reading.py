@@ -58,7 +58,6 @@ class Table:
     folder: Path = Path()
 
     def __repr__(self) -> str:
-        """Return the name of the table, without its values."""
         return f"Table({self.origin})"
 
 
@@ -97,12 +96,7 @@ def as_table(data: Any, *, origin: str, private: bool, empty: bool = False, enco
 
 
 def read_table(
-    path: str | Path,
-    *,
-    origin: str | None = None,
-    private: bool,
-    empty: bool = False,
-    encoding: str | None = None,
+    path: str | Path, *, origin: str | None = None, private: bool, empty: bool = False, encoding: str | None = None
 ) -> Table:
     """Read a CSV, Parquet or Excel file, according to the ending of its name, or all files of a folder.
 
@@ -189,7 +183,6 @@ class TableChunks:
     _empty: bool
 
     def __repr__(self) -> str:
-        """Return the name of the table, without its values."""
         return f"TableChunks({self.header.origin})"
 
     def __iter__(self) -> Iterator[Table]:

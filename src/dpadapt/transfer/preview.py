@@ -74,7 +74,6 @@ class Preview:
         return ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines]
 
     def __str__(self) -> str:
-        """Show the sentences and the table."""
         return "\n".join([*self.words, *self.table()])
 
     def _repr_html_(self) -> str:
