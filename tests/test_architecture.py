@@ -363,8 +363,8 @@ def test_importing_is_light():
 
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
-    "files": 162,
-    "lines": 49370,
+    "files": 161,
+    "lines": 48810,
     "lines of tests": 42200,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
@@ -382,11 +382,11 @@ ROOMS = {
     "learning": 2880,
     "mechanisms": 2140,
     "networks": 2241,
-    "papers": 8780,
+    "papers": 8229,
     "report": 1814,
     "representation": 2400,
     "tables": 3075,
-    "top level": 3949,
+    "top level": 3935,
     "transfer": 6120,
 }
 # Files and changes of file, by tools/hops.py.

@@ -20,6 +20,7 @@ from benchmarks.adaptation.nonprivate import TABLE_2_AND_6, baseline
 from benchmarks.adaptation.sets import Array, PaperSet, Split, named, split
 from benchmarks.pages import pipes, print_wide, write_between
 from benchmarks.rivals.adaptation import kernel_mean_weights, median_distance, weighted_logistic
+from benchmarks.rivals.private_adaptation import PrivateDiscrepancyMinimization
 from benchmarks.running import command, cores, watched
 from benchmarks.theory.adaptation_problems import solve_smooth
 from benchmarks.transfer.common import claim, versions
@@ -28,7 +29,7 @@ from dpadapt.errors import DataUnavailable
 from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
-from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
+from dpadapt.papers.adaptation.matching import PrivateBestDA
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
 from dpadapt.papers.adaptation.preparation import bounded_rows, unit_geometry
 from dpadapt.papers.adaptation.problem import Penalties

@@ -62,12 +62,12 @@ BASELINES: tuple[Baseline, ...] = (
     Baseline("exact (6)", "regression", False, "benchmarks.rivals.adaptation.SBest", (("form", "convex"),)),
     Baseline("KMM", "regression", False, "benchmarks.rivals.adaptation.KernelMeanMatching"),
     Baseline("DM", "regression", False, "benchmarks.rivals.adaptation.DiscrepancyMinimization"),
-    Baseline("noisy SGD", "regression", True, "dpadapt.papers.adaptation.noisy_sgd.NoisySGD"),
-    Baseline("private DM", "regression", True, "dpadapt.papers.adaptation.matching.PrivateDiscrepancyMinimization"),
+    Baseline("noisy SGD", "regression", True, "benchmarks.rivals.private_adaptation.NoisySGD"),
+    Baseline("private DM", "regression", True, "benchmarks.rivals.private_adaptation.PrivateDiscrepancyMinimization"),
     Baseline(
         "statistics", "regression", True, "dpadapt.learning.linear.PrivateLinearRegression", (("solver", "statistics"),)
     ),
-    Baseline("private mixture", "regression", True, "dpadapt.papers.adaptation.private_statistics.PrivateMixture"),
+    Baseline("private mixture", "regression", True, "benchmarks.rivals.private_adaptation.PrivateMixture"),
     Baseline("reverse", "regression", True, "dpadapt.papers.adaptation.private_statistics.ReverseAdaptation"),
     Baseline(
         "train source",

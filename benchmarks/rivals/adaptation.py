@@ -22,8 +22,7 @@ from benchmarks.theory.adaptation_problems import FORMS, best_weights, objective
 from dpadapt import checks
 from dpadapt.data import Public
 from dpadapt.learning.scaling import Scaling
-from dpadapt.papers.adaptation.matching import discrepancy_weights
-from dpadapt.papers.adaptation.preparation import weighted_ridge
+from dpadapt.papers.adaptation.matching import second_moment, smoothed_norm
 from dpadapt.papers.adaptation.problem import Array, CrossEntropy, Penalties, mixture_share, reference_weights
 
 # Score of a class that does not occur among the rows, below any score that a row can reach: exp(-1000) is 0 in floating
@@ -38,6 +37,91 @@ _KERNEL_BLOCK_ROWS = 512
 _LOCAL_DISCREPANCY_RADIUS = 0.5
 # Most alternations of logistic fits and weights. Each lowers the objective, and a few are enough; this is a safeguard.
 _MOST_ALTERNATIONS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Weights that add up to 1, the spectral distance they reach, and a lower bound on any such distance."""
+
+    weights: Array
+    distance: float
+    at_least: float
+
+
+def discrepancy_weights(source: Array, moment: Array, *, tolerance: float = 0.01, most_steps: int = 300) -> Matched:
+    """Return weights q on the simplex for which Σ q_i x_i x_i' is close to `moment` in spectral norm.
+
+    For the squared loss and linear models in a ball this norm is the unlabelled discrepancy, up to a constant. The norm
+    is smoothed to within tolerance / 2 and minimised by accelerated mirror descent. It starts from equal weights, which
+    favours even weights among several solutions. It stops when the distance is within `tolerance`, relative to the norm
+    of `moment`, of its lower bound, or after `most_steps`. A hundred steps are enough for a dozen columns; with a
+    hundred columns the last steps only concentrate the weight on few rows.
+    """
+    m, d = source.shape
+    accuracy = tolerance * max(float(np.linalg.norm(moment, 2)), 1e-300)
+    sharpness = 2 * math.log(2 * d) / accuracy
+    current = lead = np.full(m, 1.0 / m)
+    logs = np.log(lead)
+    # Differences of moments are affine in the weights: those of mixed weights are the mixed differences.
+    apart = apart_lead = second_moment(source, lead) - moment
+    best = Matched(lead, float(np.linalg.norm(apart, 2)), 0.0)
+    # Too small at the start on purpose: it is doubled until the step below is safe.
+    curvature = 1e-3 * sharpness * float(np.median(np.einsum("ij,ij->i", source, source))) ** 2 + 1e-300
+    reach = 0.0
+    for _ in range(most_steps):
+        while True:
+            length = (1 + math.sqrt(1 + 4 * reach * curvature)) / (2 * curvature)
+            share = length / (reach + length)
+            middle = (1 - share) * current + share * lead
+            values, vectors = np.linalg.eigh((1 - share) * apart + share * apart_lead)
+            value, signed = smoothed_norm(values, sharpness)
+            gradient = (source @ vectors) ** 2 @ signed
+            logs_next = logs - length * gradient
+            logs_next -= logs_next.max()
+            lead_next = np.exp(logs_next)
+            lead_next /= lead_next.sum()
+            following = (1 - share) * current + share * lead_next
+            apart_next = second_moment(source, lead_next) - moment
+            apart_following = (1 - share) * apart + share * apart_next
+            values_next = np.asarray(np.linalg.eigvalsh(apart_following), dtype=np.float64)
+            reached, _ = smoothed_norm(values_next, sharpness)
+            # |.|_1 is the norm in which the entropy is strongly convex.
+            step = following - middle
+            allowed = value + float(gradient @ step) + curvature / 2 * float(np.abs(step).sum()) ** 2
+            if reached <= allowed + 1e-12 * abs(value):
+                break
+            curvature *= 2
+        current, lead, logs, apart, apart_lead = following, lead_next, logs_next, apart_following, apart_next
+        reach += length
+        curvature *= 0.9
+        # W = V diag(signed) V' has nuclear norm at most 1, so for every q on the simplex
+        # |M(q) - M| >= <W, M(q) - M> >= min_i x_i'W x_i - <W, M>.
+        lower = float(gradient.min() - signed @ np.sum(vectors * (moment @ vectors), axis=0))
+        lower, distance = max(best.at_least, lower), float(np.abs(values_next).max())
+        better = distance < best.distance
+        best = Matched(current if better else best.weights, min(distance, best.distance), lower)
+        if best.distance - best.at_least <= accuracy:
+            break
+    return best
+
+
+def weighted_ridge(Z: Array, y: Array, weights: Array, ridge: float) -> tuple[Array, float]:
+    """Return coefficients and intercept that minimise the weighted squared error plus a ridge.
+
+    `ridge` is relative to the average eigenvalue of the weighted second moment; the intercept is not penalised.
+    """
+    total = float(weights.sum())
+    if total <= 0:
+        return np.zeros(Z.shape[1]), 0.0
+    share = weights / total
+    middle, level = share @ Z, float(share @ y)
+    centred = Z - middle
+    gram = (centred * share[:, None]).T @ centred
+    cross = centred.T @ (share * (y - level))
+    # Whatever the columns are, the sum of `gram` and this is positive definite.
+    strength = ridge * max(float(np.trace(gram)) / len(gram), 1e-12)
+    coef = np.asarray(np.linalg.solve(gram + strength * np.eye(len(gram)), cross), dtype=np.float64)
+    return coef, level - float(middle @ coef)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -501,7 +585,7 @@ class DiscrepancyMinimization(UnprotectedRegressor):
     For linear models and the squared loss the unlabelled discrepancy of two samples is the spectral norm of the
     difference of their second moments; the weights minimise it. The constant 1 counts as a feature, so that means are
     matched too. The target's labels are not used. Without labelled public data the model is that of the target alone.
-    `PrivateDiscrepancyMinimization` is the private form.
+    `benchmarks.rivals.private_adaptation.PrivateDiscrepancyMinimization` is the private form.
 
     Parameters
     ----------

@@ -83,20 +83,6 @@ METHODS: tuple[Method, ...] = (
         paper=1,
     ),
     Method(
-        "private-mixture",
-        "regression",
-        "dpadapt.papers.adaptation.private_statistics.PrivateMixture",
-        "noisy statistics of the private rows, mixed with the statistics of the public rows",
-        paper=1,
-    ),
-    Method(
-        "private-discrepancy-minimization",
-        "regression",
-        "dpadapt.papers.adaptation.matching.PrivateDiscrepancyMinimization",
-        "public rows reweighed to look like the private ones, whose labels are not used",
-        paper=1,
-    ),
-    Method(
         "private-best-da",
         "regression",
         "dpadapt.papers.adaptation.matching.PrivateBestDA",

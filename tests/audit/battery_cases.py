@@ -398,8 +398,11 @@ def _predictor_case(method: Method, n_rows: int, *, public: bool = False) -> Cas
 
 
 def _paper_cases() -> list[Case]:
-    """Return cases of published algorithms that are not in the table of methods."""
-    noisy_sgd = Method("noisy-sgd", "regression", "dpadapt.papers.adaptation.NoisySGD", "no transfer")
+    """Return cases of published algorithms that are not in the table of methods, and of their private baselines."""
+    rivals = [
+        Method(cls, "regression", f"benchmarks.rivals.private_adaptation.{cls}", "a baseline")
+        for cls in ("NoisySGD", "PrivateMixture", "PrivateDiscrepancyMinimization")
+    ]
     regression, classes = _rows("regression", 40), _rows("classification", 40)
     known, known_classes = _public_rows("regression"), _public_rows("classification")
     far = regression[0][0].copy()
@@ -410,7 +413,7 @@ def _paper_cases() -> list[Case]:
     without_last = _rows("classification", 40, missing=True)
     descent = _CLIPPED_STEPS
     return [
-        _predictor_case(noisy_sgd, 40, public=True),
+        *(_predictor_case(method, 40, public=True) for method in rivals),
         _fit_case(lambda: PDADPMDMean(**_budget()), ((far,), (regression[1][0],))),
         # One row is about half as long as its bound allows, so that half the noise takes many fits to detect.
         _fit_case(

@@ -13,7 +13,7 @@ from dpadapt.hybrid import PrivateHybridClassifier
 from dpadapt.mechanisms import NonPrivate
 from dpadapt.mechanisms.events import Entry, GaussianEvent
 from dpadapt.methods import METHODS
-from dpadapt.papers.adaptation import PrivateMixture
+from dpadapt.papers.adaptation import ReverseAdaptation
 from tests.saved_models import json_of, rewrite
 
 RANDOM = np.random.default_rng(5)
@@ -28,7 +28,7 @@ PERSONS = np.arange(len(X)) // 2
 def folder(tmp_path):
     """Return the folder of an honest model with a ledger beside it."""
     ledger = Ledger.open(tmp_path / "rows.ledger", epsilon=20.0, delta=DELTA)
-    save(PrivateMixture(epsilon=EPSILON, delta=DELTA).fit(X, Y, ledger=ledger), tmp_path / "model")
+    save(ReverseAdaptation(epsilon=EPSILON, delta=DELTA).fit(X, Y, ledger=ledger), tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -110,7 +110,7 @@ def test_a_receipt_beyond_the_budget_of_the_model_is_found(folder, params):
 
 
 def test_seeds_are_found_whether_the_receipt_shows_them_or_not(tmp_path):
-    save(PrivateMixture(epsilon=EPSILON, delta=DELTA, random_state=0).fit(X, Y), tmp_path)
+    save(ReverseAdaptation(epsilon=EPSILON, delta=DELTA, random_state=0).fit(X, Y), tmp_path)
     assert refuted(audit_model(tmp_path)) == ["all noise is secret"]
     tamper(tmp_path, lambda receipt: receipt["entries"][0].update(seeded=False))
     assert refuted(audit_model(tmp_path)) == ["all noise is secret"]
@@ -142,7 +142,7 @@ def test_the_wrong_ledger_is_found(folder, tmp_path):
 def test_charges_are_found_in_the_ledger_of_a_study(tmp_path):
     ledger = Ledger.open(tmp_path / "a.ledger", epsilon=20.0, delta=DELTA)
     study = ledger.child(15.0, DELTA, label="a study: the first")
-    save(PrivateMixture(epsilon=EPSILON, delta=DELTA).fit(X, Y, ledger=study), tmp_path / "model")
+    save(ReverseAdaptation(epsilon=EPSILON, delta=DELTA).fit(X, Y, ledger=study), tmp_path / "model")
     assert ledger_finding(tmp_path / "model", ledger).verdict == "holds"
 
 
@@ -154,7 +154,7 @@ def test_an_entry_that_the_receipt_has_twice_must_be_charged_twice(folder, tmp_p
 
 
 def test_a_model_that_released_nothing_must_say_so(tmp_path):
-    save(PrivateMixture(epsilon=1e-4, delta=1e-9).fit(X, Y), tmp_path)
+    save(ReverseAdaptation(epsilon=1e-4, delta=1e-9).fit(X, Y), tmp_path)
     audit = audit_model(tmp_path)
     assert verdicts(audit)["nothing was released"] == "holds"
     tamper(tmp_path, lambda receipt: receipt.update(warnings=[]))

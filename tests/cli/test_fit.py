@@ -651,7 +651,7 @@ def test_the_column_of_persons_is_no_feature_without_an_edit_of_the_schema(run, 
     [
         ({"person": "cost"}, "this is the column to predict"),
         ({"person": "patient", "ledger": None}, "no column 'patient'"),
-        ({"person": "id", "method": "private-mixture"}, "PrivateMixture protects rows, not persons"),
+        ({"person": "id", "method": "reverse-adaptation"}, "ReverseAdaptation protects rows, not persons"),
     ],
 )
 def test_a_bad_person_column_is_refused_and_nothing_is_spent(run, site, changes, named):
@@ -699,7 +699,10 @@ def test_classes_can_count_differently_and_begin_at_a_threshold(run, site):
         ({"weight": "bmi", "max_weight": 3, "mean_weight": 4}, "mean_weight must be at most max_weight"),
         ({"weight": "cost", "max_weight": 3}, "this is the column to predict"),
         ({"weight": "nothing", "max_weight": 3}, "no column 'nothing'"),
-        ({"weight": "bmi", "max_weight": 3, "method": "private-mixture"}, "--max-weight: the method private-mixture"),
+        (
+            {"weight": "bmi", "max_weight": 3, "method": "reverse-adaptation"},
+            "--max-weight: the method reverse-adaptation",
+        ),
         ({"class_weight": "balanced"}, "--class-weight is for --task classification"),
         ({"threshold": "0.2"}, "--threshold is for --task classification"),
         ({"label": "ill", "task": "classification", "class_weight": "2=3"}, "--class-weight must be balanced, or"),

@@ -60,8 +60,8 @@ def test_an_option_that_is_declared_in_one_place_reaches_the_estimator_and_the_r
     before = Ledger.open(site.ledger).n_charges
     refused(run(*site.fit(prior="nonsense", public=site.folder / "missing.csv")), "prior must be one of")
     refused(
-        run(*site.fit(prior="same-population", method="private-mixture")),
-        "--prior: the method private-mixture has no such",
+        run(*site.fit(prior="same-population", method="reverse-adaptation")),
+        "--prior: the method reverse-adaptation has no such",
     )
     assert Ledger.open(site.ledger).n_charges == before
 

@@ -12,7 +12,7 @@ from refusals import SECRET_TEXT, refused
 
 from dpadapt import Ledger, persist, save
 from dpadapt.cli import main
-from dpadapt.papers.adaptation import PrivateMixture
+from dpadapt.papers.adaptation import ReverseAdaptation
 from dpadapt.tables import TableModel
 from tests.saved_models import json_of, rewrite
 
@@ -147,7 +147,7 @@ def test_a_coverage_is_refused_without_intervals_or_outside_0_and_1(run, site, f
 
 
 def test_intervals_that_can_not_be_had_are_refused_before_anything_is_spent(run, site):
-    refused(run(*site.fit(method="private-mixture"), "--intervals"), "--intervals")
+    refused(run(*site.fit(method="reverse-adaptation"), "--intervals"), "--intervals")
     refused(run(*site.fit(public=None), "--intervals"), "--intervals", "--public")
     assert site.untouched()
 
@@ -367,7 +367,7 @@ def test_a_folder_without_a_model_is_refused(run, site):
 def model(tmp_path):
     X = np.random.default_rng(0).uniform(-1, 1, (300, 2))
     ledger = Ledger.open(tmp_path / "rows.ledger", epsilon=20.0, delta=1e-5)
-    save(PrivateMixture(epsilon=9.9, delta=1e-5).fit(X, X[:, 0], ledger=ledger), tmp_path / "model")
+    save(ReverseAdaptation(epsilon=9.9, delta=1e-5).fit(X, X[:, 0], ledger=ledger), tmp_path / "model")
     return tmp_path / "model"
 
 

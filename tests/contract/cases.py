@@ -357,12 +357,6 @@ RECIPES: dict[str, list[Recipe]] = {
             n_rows=60,  # with few rows the weights move
         ),
     ],
-    "NoisySGD": [
-        *with_every_public("regression", n_steps=20),
-        variant("Poisson samples", "regression", labelled, n_steps=8, sampling_rate=0.25),
-    ],
-    "PrivateMixture": with_every_public("regression"),
-    "PrivateDiscrepancyMinimization": with_every_public("regression"),
     "FeatureMapAdaptation": [
         *with_every_public("regression", n_steps=20),
         variant("known map", "regression", labelled, n_steps=20, map_radius=0.0),

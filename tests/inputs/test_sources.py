@@ -19,7 +19,7 @@ from dpadapt import (
 )
 from dpadapt.inputs.sources import Part, _in_blocks, memory_in_bytes
 from dpadapt.learning.base import PrivateEstimator
-from dpadapt.papers.adaptation import NoisySGD
+from dpadapt.papers.adaptation import CnvxAdap
 from dpadapt.papers.mirror import (
     PDADPMDClassifier,
     PDADPMDRegressor,
@@ -167,7 +167,7 @@ def refused(source, model=None, *, kind=ValueError, **fit):
 
 def test_estimators_that_need_all_rows_say_so():
     source = Source(lambda: [(np.zeros((5, 2)), np.zeros(5))])
-    assert "can't read private rows in chunks" in refused(source, NoisySGD(), kind=TypeError)
+    assert "can't read private rows in chunks" in refused(source, CnvxAdap(), kind=TypeError)
 
 
 def test_labels_persons_and_weights_beside_a_source_are_refused():

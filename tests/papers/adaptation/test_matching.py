@@ -1,73 +1,16 @@
-"""Weights that match source to target, against independent solvers; private matching of second moments."""
+"""`PrivateBestDA`: weights and model chosen together, against independent solvers."""
 
 import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog, minimize
+from scipy.optimize import minimize
 
-from benchmarks.rivals.adaptation import AlphaMixture, DiscrepancyMinimization
-from dpadapt import Public
 from dpadapt.papers.adaptation.matching import (
-    PrivateDiscrepancyMinimization,
     best_da_objective,
-    discrepancy_weights,
     solve_best_da,
 )
 from dpadapt.papers.adaptation.problem import Penalties
-
-
-def spectral_oracle(source, moment, n_angles=2000):
-    """Least spectral distance in the plane, by a linear program over a dense set of directions."""
-    angles = np.linspace(0, np.pi, n_angles, endpoint=False)
-    directions = np.column_stack([np.cos(angles), np.sin(angles)])
-    along, goal = (directions @ source.T) ** 2, np.einsum("ij,jk,ik->i", directions, moment, directions)
-    one = np.ones((n_angles, 1))
-    m = len(source)
-    program = linprog(
-        np.append(np.zeros(m), 1.0),
-        A_ub=np.block([[along, -one], [-along, -one]]),
-        b_ub=np.concatenate([goal, -goal]),
-        A_eq=np.append(np.ones(m), 0.0)[None],
-        b_eq=[1.0],
-    )
-    return program.fun
-
-
-@pytest.mark.parametrize("stretch", [0.5, 2.0, 5.0])
-def test_discrepancy_weights_reach_the_least_distance(stretch):
-    random = np.random.default_rng(1)
-    source, target = random.normal(size=(30, 2)), stretch * random.normal(size=(30, 2))
-    moment = target.T @ target / 30
-    least = spectral_oracle(source, moment)
-    size = np.linalg.norm(moment, 2)
-    for tolerance in (0.03, 0.003):
-        matched = discrepancy_weights(source, moment, tolerance=tolerance, most_steps=5000)
-        assert matched.weights.sum() == pytest.approx(1.0)
-        assert matched.weights.min() >= 0
-        reached = np.linalg.norm((source * matched.weights[:, None]).T @ source - moment, 2)
-        assert matched.distance == pytest.approx(reached)
-        assert matched.at_least <= least + 1e-5 * size
-        assert least - 1e-5 * size <= matched.distance <= least + tolerance * size
-
-
-def shifted_features(m=800, n=2000):
-    random = np.random.default_rng(0)
-    X_source, X = random.uniform(-2, 2, (m, 2)), random.uniform(0.5, 1.5, (n, 2))
-    curve = lambda X: X[:, 0] ** 2 + X[:, 1]  # noqa: E731
-    return X, curve(X), Public(X_source, curve(X_source))
-
-
-def test_private_matching_comes_close_to_matching_without_privacy():
-    X, y, public = shifted_features()
-    error = lambda model: np.mean((model.predict(X) - y) ** 2)  # noqa: E731
-    source, without_privacy = (
-        AlphaMixture(1.0).fit(X, y, public=public),
-        DiscrepancyMinimization().fit(X, y, public=public),
-    )
-    private = PrivateDiscrepancyMinimization(4.0, 1e-5, random_state=0).fit(X, public=public)
-    assert error(without_privacy) < 0.3 * error(source)
-    assert error(private) < 0.5 * error(source)
 
 
 def best_da_problem(seed, m=5, d=2):
@@ -120,14 +63,3 @@ def test_best_da_reaches_the_least_objective(penalties, local):
         found = minimize(value, found.x, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-10, "maxiter": 4000})
         least = min(least, float(found.fun))
     assert least * 0.995 - 1e-4 <= solution.objective <= least * 1.01 + 1e-3
-
-
-def test_private_matching_uses_no_private_label(make_tape):
-    X, y, public = shifted_features(n=300)
-    tapes = [make_tape(), make_tape()]
-    first = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, y, public=public, ledger=tapes[0].ledger)
-    second = PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=public, ledger=tapes[1].ledger)
-    assert np.array_equal(first.coef_, second.coef_)
-    assert np.array_equal(tapes[0].values[0], tapes[1].values[0])
-    with pytest.raises(ValueError, match="requires y"):
-        PrivateDiscrepancyMinimization(2.0, 1e-5).fit(X, public=Public(public.X))

@@ -1,45 +1,15 @@
-"""`PrivateMixture` and both `ReverseAdaptation`s: the mixture, the released moment, and fits that cost nothing."""
+"""Both `ReverseAdaptation`s: the released moment, and fits that cost nothing."""
 
 import numpy as np
 import pytest
 
-from benchmarks.rivals.adaptation import AlphaMixture
 from dpadapt import Public
 from dpadapt.papers.adaptation.private_statistics import (
-    PrivateMixture,
     ReverseAdaptation,
     ReverseAdaptationClassifier,
     kept_share,
     public_moment,
 )
-
-BUDGET = {"epsilon": 2.0, "delta": 1e-5}
-
-
-def samples(seed=0, m=400, n=600, shift=0.5):
-    random = np.random.default_rng(seed)
-    X_source, X = random.uniform(-1, 1, (m, 3)), random.uniform(-1, 1, (n, 3))
-    y_source, y = X_source @ [0.5, 0.5, 0.0], X @ [0.5, 0.5 - shift, 0.0]
-    return X, y + 0.05 * random.normal(size=n), Public(X_source, y_source + 0.05 * random.normal(size=m))
-
-
-def test_mixture_moves_from_the_private_target_to_the_public_source(make_tape):
-    X, y, public = samples(n=5000, shift=0.2)
-    slopes = []
-    for alpha in (0.0, 0.25, 0.5, 0.75, 1.0):
-        tape = make_tape()
-        model = PrivateMixture(50.0, 1e-5, alpha=alpha).fit(X, y, public=public, ledger=tape.ledger)
-        exact = AlphaMixture(alpha).fit(X, y, public=public)
-        slopes.append(model.coef_[1])
-        assert model.coef_ == pytest.approx(exact.coef_, abs=0.02)
-    assert np.all(np.diff(slopes) > 0)
-
-
-def test_mixture_of_the_source_alone_spends_nothing():
-    X, y, public = samples()
-    model = PrivateMixture(**BUDGET, alpha=1.0).fit(X, y, public=public)
-    assert model.privacy_.epsilon == 0.0
-    assert model.privacy_.entries == ()
 
 
 def test_reverse_uses_the_source_when_labels_are_few_and_the_target_when_the_source_differs():

@@ -7,23 +7,15 @@ with these algorithms in `benchmarks/adaptation`.
 
 from dpadapt.papers.adaptation.cnvx import CnvxAdap
 from dpadapt.papers.adaptation.feature_map import FeatureMapAdaptation
-from dpadapt.papers.adaptation.matching import PrivateBestDA, PrivateDiscrepancyMinimization
+from dpadapt.papers.adaptation.matching import PrivateBestDA
 from dpadapt.papers.adaptation.ncnvx import NCnvxAdap
-from dpadapt.papers.adaptation.noisy_sgd import NoisySGD
-from dpadapt.papers.adaptation.private_statistics import (
-    PrivateMixture,
-    ReverseAdaptation,
-    ReverseAdaptationClassifier,
-)
+from dpadapt.papers.adaptation.private_statistics import ReverseAdaptation, ReverseAdaptationClassifier
 
 __all__ = [
     "CnvxAdap",
     "FeatureMapAdaptation",
     "NCnvxAdap",
-    "NoisySGD",
     "PrivateBestDA",
-    "PrivateDiscrepancyMinimization",
-    "PrivateMixture",
     "ReverseAdaptation",
     "ReverseAdaptationClassifier",
 ]

@@ -1,9 +1,6 @@
 """Reweighing a labelled source to a private target whose labels are not used.
 
-`PrivateDiscrepancyMinimization` (private-DM) is the private form of Cortes and Mohri, Theoretical Computer Science
-2014, after R. Bassily, M. Mohri, A. T. Suresh, "Private Domain Adaptation from a Public Source", 2022
-(arXiv:2208.06135), as far as Bassily, Cortes, Mao and Mohri (ICML 2024) describe it: its *Notes* say what is our
-reading. `PrivateBestDA` chooses weights and model together, as section 7 of that paper proposes.
+`PrivateBestDA` chooses weights and model together, as section 7 of Bassily, Cortes, Mao and Mohri (ICML 2024) proposes.
 """
 
 import math
@@ -17,7 +14,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget, bounds_assumption
 from dpadapt.learning.linear import joint_length
-from dpadapt.learning.scaling import Geometry, Scaling, declared_geometry, public_geometry
+from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.papers.adaptation.bounded_losses import minimise_in_ball
@@ -25,219 +22,26 @@ from dpadapt.papers.adaptation.preparation import (
     MAX_NORM,
     AdaptationRegressor,
     Array,
-    TargetScale,
     bounded_rows,
     target_scale,
     unit_geometry,
-    weighted_ridge,
 )
-from dpadapt.papers.adaptation.private_statistics import moment_noise, private_moment
+from dpadapt.papers.adaptation.private_statistics import private_moment
 from dpadapt.papers.adaptation.problem import Penalties
 
 
-@dataclass(frozen=True, eq=False)
-class Matched:
-    """Weights that add up to 1, the spectral distance they reach, and a lower bound on any such distance."""
-
-    weights: Array
-    distance: float
-    at_least: float
-
-
-def discrepancy_weights(source: Array, moment: Array, *, tolerance: float = 0.01, most_steps: int = 300) -> Matched:
-    """Return weights q on the simplex for which Σ q_i x_i x_i' is close to `moment` in spectral norm.
-
-    For the squared loss and linear models in a ball this norm is the unlabelled discrepancy, up to a constant. The norm
-    is smoothed to within tolerance / 2 and minimised by accelerated mirror descent. It starts from equal weights, which
-    favours even weights among several solutions. It stops when the distance is within `tolerance`, relative to the norm
-    of `moment`, of its lower bound, or after `most_steps`. A hundred steps are enough for a dozen columns; with a
-    hundred columns the last steps only concentrate the weight on few rows.
-    """
-    m, d = source.shape
-    accuracy = tolerance * max(float(np.linalg.norm(moment, 2)), 1e-300)
-    sharpness = 2 * math.log(2 * d) / accuracy
-    current = lead = np.full(m, 1.0 / m)
-    logs = np.log(lead)
-    # Differences of moments are affine in the weights: those of mixed weights are the mixed differences.
-    apart = apart_lead = _second_moment(source, lead) - moment
-    best = Matched(lead, float(np.linalg.norm(apart, 2)), 0.0)
-    # Too small at the start on purpose: it is doubled until the step below is safe.
-    curvature = 1e-3 * sharpness * float(np.median(np.einsum("ij,ij->i", source, source))) ** 2 + 1e-300
-    reach = 0.0
-    for _ in range(most_steps):
-        while True:
-            length = (1 + math.sqrt(1 + 4 * reach * curvature)) / (2 * curvature)
-            share = length / (reach + length)
-            middle = (1 - share) * current + share * lead
-            values, vectors = np.linalg.eigh((1 - share) * apart + share * apart_lead)
-            value, signed = _smoothed(values, sharpness)
-            gradient = (source @ vectors) ** 2 @ signed
-            logs_next = logs - length * gradient
-            logs_next -= logs_next.max()
-            lead_next = np.exp(logs_next)
-            lead_next /= lead_next.sum()
-            following = (1 - share) * current + share * lead_next
-            apart_next = _second_moment(source, lead_next) - moment
-            apart_following = (1 - share) * apart + share * apart_next
-            values_next = np.asarray(np.linalg.eigvalsh(apart_following), dtype=np.float64)
-            reached, _ = _smoothed(values_next, sharpness)
-            # |.|_1 is the norm in which the entropy is strongly convex.
-            step = following - middle
-            allowed = value + float(gradient @ step) + curvature / 2 * float(np.abs(step).sum()) ** 2
-            if reached <= allowed + 1e-12 * abs(value):
-                break
-            curvature *= 2
-        current, lead, logs, apart, apart_lead = following, lead_next, logs_next, apart_following, apart_next
-        reach += length
-        curvature *= 0.9
-        # W = V diag(signed) V' has nuclear norm at most 1, so for every q on the simplex
-        # |M(q) - M| >= <W, M(q) - M> >= min_i x_i'W x_i - <W, M>.
-        lower = float(gradient.min() - signed @ np.sum(vectors * (moment @ vectors), axis=0))
-        lower, distance = max(best.at_least, lower), float(np.abs(values_next).max())
-        better = distance < best.distance
-        best = Matched(current if better else best.weights, min(distance, best.distance), lower)
-        if best.distance - best.at_least <= accuracy:
-            break
-    return best
-
-
-def _second_moment(source: Array, weights: Array) -> Array:
+def second_moment(source: Array, weights: Array) -> Array:
+    """Return Σ q x x' over weighted rows."""
     return np.asarray((source * weights[:, None]).T @ source)
 
 
-def _smoothed(values: Array, sharpness: float) -> tuple[float, Array]:
+def smoothed_norm(values: Array, sharpness: float) -> tuple[float, Array]:
     """Return the smoothed largest absolute value, log Σ exp(± sharpness v) / sharpness, and its gradient."""
     both = sharpness * np.concatenate([values, -values])
     top = float(both.max())
     mass = np.exp(both - top)
     total = float(mass.sum())
     return (top + math.log(total)) / sharpness, (mass[: len(values)] - mass[len(values) :]) / total
-
-
-class PrivateDiscrepancyMinimization(AdaptationRegressor):
-    """Ridge regression on public source rows weighted to match a private target whose labels are not used.
-
-    For the squared loss and linear models the unlabelled discrepancy of two samples is the spectral norm of the
-    difference of their second moments. The private second moment is released once; the weights of the public rows that
-    bring theirs closest to it, and the regression on the weighted rows, are post-processing.
-
-    Reweighing helps where source and target differ in their features but not in how labels depend on features. If that
-    dependence differs, features alone cannot show it, and this method does not protect against it.
-
-    **Privacy.** Protects the features of one private row (see `adjacency`); labels of private rows are not read.
-    Releases: the clipped second moment of the private features, once, Gaussian.
-    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
-
-    Parameters
-    ----------
-    {epsilon}
-    {delta}
-    tolerance : float, default=0.01
-        How far above the least discrepancy to stop, relative to the second moment. If the noise is larger, it takes
-        the place of `tolerance`: a closer match would fit noise.
-    ridge : float, default=1e-3
-        Strength of the ridge, relative to the average variance of a standardised column. Positive.
-    target_bounds : (float, float), optional
-        Range of the target; only used without public labels. Default: (-1, 1).
-    {adjacency}
-    {n_rows}
-    {random_state}
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    n_features_in_ : int
-    privacy_ : Receipt
-        What was released and what it cost.
-
-    Notes
-    -----
-    [2]_ describes [1]_ as follows: a public labelled source, an unlabelled private target, the squared loss, the
-    solution of discrepancy minimisation, with a smooth approximation of the discrepancy and private variants of
-    Frank-Wolfe and mirror descent on the weights. We differ in one point: those algorithms use the private rows in
-    every step, through the gradient of the discrepancy, although it depends on them through their second moment alone.
-    Here that moment is released once, with noise of spectral norm about sqrt(2 d) / (n mu), and mirror descent on it
-    costs nothing.
-
-    Without labelled public data there are no rows to weight; then `y` is needed, and the model is the ridge regression
-    that one private second moment of rows and targets gives (AdaSSP).
-
-    References
-    ----------
-    .. [1] R. Bassily, M. Mohri, A. T. Suresh. Private Domain Adaptation from a Public Source. 2022. arXiv:2208.06135
-    .. [2] R. Bassily, C. Cortes, A. Mao, M. Mohri. Differentially Private Domain Adaptation with Theoretical
-       Guarantees. ICML 2024.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> rng = np.random.default_rng(0)
-    >>> X_public, X = rng.uniform(-2, 2, (500, 1)), rng.uniform(1, 2, (1000, 1))
-    >>> model = PrivateDiscrepancyMinimization(random_state=0)
-    >>> model = model.fit(X, public=Public(X_public, X_public[:, 0] ** 2))
-    >>> model.privacy_.epsilon <= 1.0
-    True
-    >>> bool(model.coef_[0] > 1)  # the slope of the parabola where the target is; over the source it is 0
-    True
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        tolerance: checks.Scale = 0.01,
-        ridge: checks.Scale = 1e-3,
-        target_bounds: tuple[float, float] | None = None,
-        adjacency: str = "zero-out",
-        n_rows: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tolerance = tolerance
-        self.ridge = ridge
-        self.target_bounds = target_bounds
-        self.adjacency = adjacency
-        self.n_rows = n_rows
-        self.random_state = random_state
-
-    def fit(
-        self, X: Any, y: Any = None, *, public: Public | None = None, ledger: Ledger | None = None
-    ) -> "PrivateDiscrepancyMinimization":
-        """Fit on private `X` and a labelled public source.
-
-        Parameters
-        ----------
-        {private X}
-        y : array-like of shape (n_rows,), optional
-            Private target; not used if the public data has labels.
-        public : Public, optional
-            Public data with the same columns, with labels.
-        {ledger}
-        """
-        tolerance, ridge = float(self.tolerance), float(self.ridge)
-        scale = target_scale(self.target_bounds, None)
-        data = self._read_regression(X, y, public, ledger, needs_y=getattr(public, "y", None) is None)
-        if data.labelled_public is None:
-            n_features = data.X.shape[1]
-            geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
-            coef, intercept = _fit_target_alone(data.ledger, data.budget, geometry, data.X, scale.apply(data.y))
-            self._finish(data, coef, intercept, scale, [bounds_assumption(self.target_bounds)])
-            return self
-        X_public, labels = data.labelled_public
-        weights = np.full(len(labels), 1.0 / len(labels))
-        if data.budget.worthwhile:
-            geometry = unit_geometry(data.X.shape[1], X_public)
-            moment, noise = _feature_moment(data.ledger, data.budget, geometry.transform(data.X))
-            loose = max(tolerance, noise / max(float(np.linalg.norm(moment, 2)), 1e-300))
-            weights = discrepancy_weights(_shortened(geometry, X_public), moment, tolerance=loose).weights
-        scaling = Scaling.of(X_public)
-        coef, intercept = scaling.raw(*weighted_ridge(scaling.scaled(X_public), labels, weights, ridge))
-        self._finish(data, coef, intercept, TargetScale(0.0, 1.0), [])
-        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +60,7 @@ def best_da_objective(
 ) -> float:
     """Return Σ q (w'x - y)² + reach² |Σ q x x' - M|_2 + one |q - p|_1 + two |q|_2 + infinity |q|_inf; p is 1 / m."""
     losses = (source @ coef - labels) ** 2
-    apart = float(np.linalg.norm(_second_moment(source, weights) - moment, 2))
+    apart = float(np.linalg.norm(second_moment(source, weights) - moment, 2))
     spread = penalties.two * float(np.linalg.norm(weights)) + penalties.infinity * float(np.abs(weights).max())
     distance = float(np.abs(weights - 1 / len(labels)).sum())
     return float(losses @ weights) + reach**2 * apart + penalties.one * distance + spread
@@ -311,7 +115,7 @@ def solve_best_da(
                 coef, weights, value = moved, chosen, reached
             break
         coef, weights, value, rounds = moved, chosen, reached, rounds + 1
-    apart = reach**2 * float(np.linalg.norm(_second_moment(source, weights) - moment, 2))
+    apart = reach**2 * float(np.linalg.norm(second_moment(source, weights) - moment, 2))
     return BestDASolution(coef, weights, value, apart, rounds)
 
 
@@ -340,8 +144,8 @@ def _best_da_weights(
     soft, top_sharpness = tolerance, math.log(m + 1) / tolerance
 
     def smooth(b: Array) -> tuple[float, Array]:
-        values, vectors = np.linalg.eigh(_second_moment(source, b / m) - moment)
-        apart, signed = _smoothed(values, sharpness)
+        values, vectors = np.linalg.eigh(second_moment(source, b / m) - moment)
+        apart, signed = smoothed_norm(values, sharpness)
         gradient = losses + reach**2 * ((source @ vectors) ** 2 @ signed)
         distance = np.sqrt((b - 1) ** 2 + soft**2)
         length = max(float(np.linalg.norm(b)), 1e-300)
@@ -488,7 +292,7 @@ class PrivateBestDA(AdaptationRegressor):
         if data.labelled_public is None:
             n_features = data.X.shape[1]
             geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
-            coef, intercept = _fit_target_alone(data.ledger, data.budget, geometry, data.X, scale.apply(data.y))
+            coef, intercept = fit_target_alone(data.ledger, data.budget, geometry, data.X, scale.apply(data.y))
             self._finish(data, coef, intercept, scale, [bounds_assumption(self.target_bounds)])
             return self
         X_public, labels = data.labelled_public
@@ -496,7 +300,7 @@ class PrivateBestDA(AdaptationRegressor):
         rows = bounded_rows(geometry.transform(X_public), scale.apply(labels))
         solution = _weighted_coef(rows.X, rows.y, np.full(len(labels), 1 / len(labels)), radius)
         if data.budget.worthwhile:
-            moment, _ = _feature_moment(data.ledger, data.budget, geometry.transform(data.X))
+            moment = feature_moment(data.ledger, data.budget, geometry.transform(data.X))
             solution = solve_best_da(
                 rows.X, rows.y, moment, radius=radius, penalties=penalties, local_radius=local
             ).coef
@@ -504,25 +308,17 @@ class PrivateBestDA(AdaptationRegressor):
         return self
 
 
-def _feature_moment(ledger: Ledger, budget: Budget, Z: Array) -> tuple[Array, float]:
-    """Release the average outer product of private rows; return it and the expected spectral norm of its noise."""
+def feature_moment(ledger: Ledger, budget: Budget, Z: Array) -> Array:
+    """Release the average outer product of private rows."""
     # Claim: |Σ zz' - that of a neighbour|_F <= MAX_NORM² = 1, replaced: sqrt 2, by `clipped_gram`.
     gram = clipped_gram(Z, MAX_NORM)
     released = ledger.release(Gaussian(1.0 / budget.mu), gram, label="second moment of the features")
     values, vectors = np.linalg.eigh((released + released.T) / (2 * budget.n_rows))
     # A second moment has no negative eigenvalue; setting those to 0 brings the release closer to the true moment.
-    moment = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    return moment, moment_noise(budget, MAX_NORM) * math.sqrt(2 * len(values))
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
-def _shortened(geometry: Geometry, X_public: Array) -> Array:
-    """Return public rows in the final coordinates, shortened like private rows."""
-    Z = geometry.transform(X_public)
-    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
-    return np.asarray(Z * np.minimum(1.0, MAX_NORM / np.maximum(lengths, 1e-300)))
-
-
-def _fit_target_alone(ledger: Ledger, budget: Budget, geometry: Geometry, X: Any, e: Array) -> tuple[Array, float]:
+def fit_target_alone(ledger: Ledger, budget: Budget, geometry: Geometry, X: Any, e: Array) -> tuple[Array, float]:
     """Return coefficients and intercept from one private second moment of rows and targets."""
     solution = np.zeros(X.shape[1] + 1)
     if budget.worthwhile:

@@ -1,4 +1,4 @@
-"""What the estimators of paper 1 share: public scales, base classes, and weighted regression on standardised rows.
+"""What the estimators of paper 1 share: public scales and base classes.
 
 The paper assumes |x| <= r and |y| <= 1 without saying how. Here columns are centred and scaled by public rows, a
 constant feature is appended, rows are divided by a public length (so r = 1), and `limited_rows` or a clipped sum
@@ -233,25 +233,3 @@ class AdaptationEstimator(PrivateEstimator):
             f"noise='paper': the paper claims epsilon = {claim.claimed:.4g}; with the sensitivities of its Lemma 4.2 "
             f"the noise costs {claim.method_epsilon:.4g}, with the tight ones what this receipt says"
         ]
-
-
-# Weighted ridge regression on standardised rows: the last step of every reweighing method.
-
-
-def weighted_ridge(Z: Array, y: Array, weights: Array, ridge: float) -> tuple[Array, float]:
-    """Return coefficients and intercept that minimise the weighted squared error plus a ridge.
-
-    `ridge` is relative to the average eigenvalue of the weighted second moment; the intercept is not penalised.
-    """
-    total = float(weights.sum())
-    if total <= 0:
-        return np.zeros(Z.shape[1]), 0.0
-    share = weights / total
-    middle, level = share @ Z, float(share @ y)
-    centred = Z - middle
-    gram = (centred * share[:, None]).T @ centred
-    cross = centred.T @ (share * (y - level))
-    # Whatever the columns are, the sum of `gram` and this is positive definite.
-    strength = ridge * max(float(np.trace(gram)) / len(gram), 1e-12)
-    coef = np.asarray(np.linalg.solve(gram + strength * np.eye(len(gram)), cross), dtype=np.float64)
-    return coef, level - float(middle @ coef)

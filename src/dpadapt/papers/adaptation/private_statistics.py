@@ -1,11 +1,10 @@
-"""`PrivateMixture`, `ReverseAdaptation`, `ReverseAdaptationClassifier`: ridge fits from one private second moment.
+"""`ReverseAdaptation`, `ReverseAdaptationClassifier`: ridge fits from one private second moment.
 
 The statistics follow Y.-X. Wang, "Revisiting differentially private linear regression", UAI 2018 (AdaSSP), in one joint
 release. Everything after the release is post-processing, so it may be solved any number of times.
 
-`PrivateMixture` is the private form of the fixed mixture of Bassily, Cortes, Mao and Mohri (ICML 2024), a baseline for
-their algorithms. `ReverseAdaptation` and `ReverseAdaptationClassifier` are for the reverse scenario of their section 7,
-a private labelled source and a public target with some labels or none; they name it and give no algorithm.
+They are for the reverse scenario of section 7 of Bassily, Cortes, Mao and Mohri (ICML 2024), a private labelled source
+and a public target with some labels or none; the paper names it and gives no algorithm.
 """
 
 import math
@@ -19,13 +18,11 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.data import Public
 from dpadapt.learning.base import Budget, ClassificationInput, LinearClassifier, RegressionInput, bounds_assumption
 from dpadapt.learning.linear import joint_length, ridge_by_noise
-from dpadapt.learning.public_models import ridge_by_leave_one_out
 from dpadapt.learning.scaling import Geometry, declared_geometry, public_geometry
 from dpadapt.mechanisms.bounded import clipped_gram
 from dpadapt.mechanisms.mechanism import Gaussian
 from dpadapt.papers.adaptation.preparation import AdaptationRegressor, Array, TargetScale, target_scale
 from dpadapt.papers.adaptation.problem import mixture_share
-from dpadapt.rows import row_products
 
 # Ridge of every solution, in average eigenvalues of the second moment: it keeps directions that no row has shown from
 # blowing up. A stronger ridge shrinks the coefficients. Chosen by hand.
@@ -101,128 +98,6 @@ def moment_noise(budget: Budget, clip_norm: float) -> float:
     """Return the noise in each entry of an average of outer products, if the whole budget is spent on it."""
     # Under replace-one the bound is sqrt 2 clip_norm², where `Budget.noise` counts twice.
     return budget.noise(clip_norm**2) / (math.sqrt(2) if budget.factor == 2.0 else 1.0)
-
-
-class PrivateMixture(AdaptationRegressor):
-    """Linear regression on alpha parts of the public source and 1 - alpha parts of the private target.
-
-    The second moment of the private rows is released once and mixed with the public one. `alpha` is not adapted,
-    however wrong the source may be. Without labelled public data alpha is taken as 0, which is AdaSSP.
-
-    **Privacy.** Protects one private row (see `adjacency`).
-    Releases: the clipped second moment of private rows and targets, once, Gaussian; nothing at alpha = 1.
-    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
-
-    Parameters
-    ----------
-    {epsilon}
-    {delta}
-    alpha : float, default=0.5
-        Weight of the source, from 0 (private target only) to 1 (public source only). Choose it without looking at the
-        private data.
-    target_bounds : (float, float), optional
-        Range of the target, known without looking at the private data; used unless public labels are given. Default:
-        (-1, 1).
-    {adjacency}
-    {n_rows}
-    {random_state}
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-    n_features_in_ : int
-    privacy_ : Receipt
-        What was released and what it cost.
-
-    Notes
-    -----
-    Targets are replaced by their residuals from the public model, which are shorter and need less noise. Where the
-    public model is the exact minimiser on the source, the mixture's minimiser does not change.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt import Public
-    >>> rng = np.random.default_rng(7)
-    >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (200, 3))
-    >>> y, y_public = X @ [1.0, 0.0, -1.0], X_public @ [1.0, 0.4, -1.0]
-    >>> model = PrivateMixture(alpha=0.5, random_state=0).fit(X, y, public=Public(X_public, y_public))
-    >>> model.privacy_.epsilon <= 1.0
-    True
-    >>> model.coef_.round(1)  # half way between the two
-    array([ 1. ,  0.2, -1. ])
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        alpha: Annotated[float, mixture_share] = 0.5,
-        target_bounds: tuple[float, float] | None = None,
-        adjacency: str = "zero-out",
-        n_rows: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.alpha = alpha
-        self.target_bounds = target_bounds
-        self.adjacency = adjacency
-        self.n_rows = n_rows
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, *, public: Public | None = None, ledger: Ledger | None = None) -> "PrivateMixture":
-        """Fit on private `X`, `y`.
-
-        Parameters
-        ----------
-        {private X}
-        {private target}
-        {public}
-        {ledger}
-        """
-        alpha = float(self.alpha)
-        scale = target_scale(self.target_bounds, None)
-        data = self._read_regression(X, y, public, ledger)
-        n_features = data.X.shape[1]
-        geometry = declared_geometry(n_features) if data.X_public is None else public_geometry(data.X_public)
-        start = geometry.solution_for(np.append(np.zeros(n_features), scale.middle))
-        change, source, clip_norm, kept = np.zeros_like(start), None, joint_length(geometry), 1.0
-        # Half the range is two typical residuals: on the scale of a feature, see `joint_length`.
-        unit = scale.half
-        if data.labelled_public is not None:
-            X_public, labels = data.labelled_public
-            Z_public = geometry.transform(X_public)
-            prior = ridge_by_leave_one_out(Z_public, labels)
-            start, unit = prior.solution, _residual_unit(prior.residuals, labels)
-            e_public = (labels - Z_public @ start) / unit
-            source = public_moment(Z_public, e_public)
-            # Clipped rows count less. Dividing by what clipping leaves of public rows keeps alpha what it says.
-            kept = kept_share(Z_public, e_public, clip_norm)
-        else:
-            alpha = 0.0
-        if data.budget.worthwhile and alpha < 1:
-            Z = geometry.transform(data.X)
-            with np.errstate(all="ignore"):
-                predicted = row_products(Z, start, fixed_rows=data.fixed_rows)
-                e = np.asarray((data.y - predicted) / unit, dtype=np.float64)
-            moment = private_moment(data.ledger, data.budget, Z, e, clip_norm).scaled(1.0 / kept)
-            change = (moment if source is None else source.mixed(moment, alpha)).solution() * unit
-        assumed = [] if data.y_public is not None else [bounds_assumption(self.target_bounds)]
-        assumed.append("alpha, which was chosen without the private data")
-        self._finish(data, *geometry.coefficients(start + change), TargetScale(0.0, 1.0), assumed)
-        return self
-
-
-def _residual_unit(residuals: Array, labels: Array) -> float:
-    """Return twice the typical residual of the public model, but at least half the spread of the labels.
-
-    A target that the public model predicts badly has longer residuals. They must not be clipped, or the source's share
-    would be larger than alpha says.
-    """
-    return max(2 * math.sqrt(float(np.mean(residuals**2))), 0.5 * float(np.std(labels)), 1e-300)
 
 
 class ReverseAdaptation(AdaptationRegressor):
