@@ -460,6 +460,7 @@ def test_passwords_stay_in_memory(place, monkeypatch, capsys):
 @pytest.mark.parametrize("dataset", [None, "", "x" * 501, "june\njuly"])
 def test_a_name_that_finds_no_ledger_is_refused_before_anybody_connects(dataset):
     """An index of the server takes no longer name, and messages show it."""
+    pytest.importorskip("psycopg")
     with pytest.raises(ValueError, match=r"name of its data set|of at most 500 characters, without control"):
         postgres.Address.of("postgresql://anna@host/db", dataset)
     assert postgres.Address.of("postgresql://anna@host/db", "x" * 500).dataset == "x" * 500
