@@ -32,13 +32,7 @@ _NAME_FIELD, _BIT_FIELD, _REFUSED_FIELD = "name", "bit", "refused"
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """Return a message of numbers, strings, lists, mappings and numeric arrays as bytes; equal messages, equal bytes.
-
-    Examples
-    --------
-    >>> unpack(pack({"kind": "loss", "coef": np.array([1.0, 2.0])}))["coef"]
-    array([1., 2.])
-    """
+    """Return a message of numbers, strings, lists, mappings and numeric arrays as bytes; equal messages, equal bytes."""
     return json.dumps(_plain(message), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

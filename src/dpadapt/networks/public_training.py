@@ -139,14 +139,6 @@ def fit_temperature(scores: NDArray[np.float64], codes: NDArray[np.int64]) -> fl
 
     Without a penalty, a few rows that are all classified correctly would drive the temperature to zero. The penalty is
     half the squared logarithm of the temperature, divided by the number of rows.
-
-    Examples
-    --------
-    >>> random = np.random.default_rng(0)
-    >>> codes = random.integers(0, 3, 5000)
-    >>> scores = np.eye(3)[codes] + random.gumbel(size=(5000, 3))
-    >>> round(fit_temperature(5 * scores, codes) / fit_temperature(scores, codes), 1)
-    5.0
     """
     best = minimize_scalar(
         lambda power: SoftmaxLoss().value(scores / math.exp(power), codes) + power**2 / (2 * len(codes)),

@@ -17,17 +17,7 @@ from dpadapt.report.charts import spending_chart
 
 
 def summarise_ledger(ledger: Ledger, name: str) -> dict[str, Any]:
-    """Return the contents of the page; `name` is the ledger's file, or its address without a password.
-
-    Examples
-    --------
-    >>> from dpadapt.mechanisms import Gaussian
-    >>> ledger = Ledger(1.0, 1e-6)
-    >>> run = ledger.start(Gaussian(30.0), label="a sum")
-    >>> summary = summarise_ledger(ledger, "patients.ledger")
-    >>> summary["charges"][0]["what"], summary["charges"][0]["cost"]
-    ('a sum', '0.1227')
-    """
+    """Return the contents of the page; `name` is the ledger's file, or its address without a password."""
     past = history_of(ledger)
     charges = [record for record in past if record["kind"] == "charge"]
     receipt = ledger.receipt()

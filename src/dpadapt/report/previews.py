@@ -35,15 +35,7 @@ def forecasts_of_fit(model: Any, public: Public | None, n_private: int) -> list[
 
 
 def beside(forecasts: Sequence[Forecast], unit: str = "row") -> Preview:
-    """Return forecasts at several epsilons as one preview, a row for each.
-
-    Examples
-    --------
-    >>> from dpadapt import PrivateTransferRegressor
-    >>> X = np.random.default_rng(7).uniform(-1, 1, (300, 3))
-    >>> beside(forecasts_at(PrivateTransferRegressor(), Public(X, X[:, 0]), 20, [0.1, 3.0])).rows[0][-1]
-    'unspent'
-    """
+    """Return forecasts at several epsilons as one preview, a row for each."""
     first, unspent = forecasts[0], []
     if not all(forecast.worthwhile for forecast in forecasts):
         unspent = [
@@ -203,15 +195,6 @@ def help_in_words(levels: Sequence[Mapping[str, Any]], curves: Sequence[Curve]) 
 
     The last sentence says what "clearly" means. The `key` of a level is "public only" or "not private"; one of the
     curves has the key "private only". Values over splits stand under ``values``, epsilons under ``x``.
-
-    Examples
-    --------
-    >>> levels = [{"key": key, "values": [0.8] * 3, "mean": 0.8} for key in ("public only", "not private")]
-    >>> points = lambda mean: [{"x": 1.0, "values": [mean] * 3, "mean": mean}]
-    >>> curves = [{"key": "together", "method": "m", "public": True, "points": points(0.7)}]
-    >>> curves += [{"key": "private only", "method": "m", "public": False, "points": points(0.9)}]
-    >>> print(help_in_words(levels, curves)[0][:98])
-    With m, public rows clearly helped at every ε, most at ε = 1: the error falls from 0.900 to 0.700.
     """
     by_key = {level["key"]: level for level in levels}
     alone = next(curve for curve in curves if curve["key"] == "private only")

@@ -14,23 +14,12 @@ def best_guess(epsilon: float, delta: float) -> float:
 
     An (epsilon, delta)-private output has total variation at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) between
     neighbours, and the best guess between two equally likely data sets is right with probability (1 + that) / 2.
-
-    Examples
-    --------
-    >>> round(best_guess(1.0, 0.0), 3)
-    0.731
     """
     return 1.0 if epsilon > 700 else min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
 
 
 def percent(share: float) -> str:
-    """Return e.g. 73.2%, rounded up, with enough digits to differ from 100%.
-
-    Examples
-    --------
-    >>> percent(best_guess(1.0, 1e-6)), percent(best_guess(10.0, 1e-6))
-    ('73.2%', '99.996%')
-    """
+    """Return e.g. 73.2%, rounded up, with enough digits to differ from 100%."""
     if share >= 1.0:
         return "100%"
     digits = max(1, math.ceil(-math.log10(1.0 - share)) - 2)
@@ -38,14 +27,7 @@ def percent(share: float) -> str:
 
 
 def guarantee_in_words(receipt: Receipt) -> list[str]:
-    """Return the guarantee as sentences for a reader who does not know what epsilon is.
-
-    Examples
-    --------
-    >>> from dpadapt.accounting import Ledger
-    >>> print(guarantee_in_words(Ledger(epsilon=1.0, delta=1e-6).receipt())[0][:34])
-    Suppose somebody knows all private
-    """
+    """Return the guarantee as sentences for a reader who does not know what epsilon is."""
     if receipt.seeded:
         return [
             "There is no guarantee: the noise came from a seed, so whoever knows the seed can subtract it. Fit again "
@@ -76,16 +58,6 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
 
     Added are ``cost`` and ``protects`` in words, a readable ``mechanism`` in each of the ``entries``, ``released`` (one
     line per entry), a warning if the noise was seeded, and in ``verification`` the bounds of a second accountant.
-
-    Examples
-    --------
-    >>> from dpadapt.accounting import Ledger
-    >>> from dpadapt.mechanisms import Gaussian, clipped_sum
-    >>> ledger = Ledger(epsilon=1.0, delta=1e-6)
-    >>> noisy = ledger.release(Gaussian(30.0), clipped_sum([[1.0]], 1.0), label="sum")
-    >>> facts = receipt_facts(ledger.receipt())
-    >>> facts["cost"], facts["released"]
-    ('epsilon = 0.1227, delta = 1e-06', ['sum: Gaussian(noise_multiplier=30)'])
     """
     verification = receipt.verify()
     seeded = [f"{SEED_WARNING[0].upper()}{SEED_WARNING[1:]}."] if receipt.seeded else []
@@ -116,13 +88,6 @@ def summarise_statement(receipt: Receipt, *, dataset: str, method: str, version:
 
     `method` says in words what was fitted to the private data set `dataset`, `version` is that of dpadapt that made the
     model.
-
-    Examples
-    --------
-    >>> from dpadapt.accounting import Ledger
-    >>> statement = summarise_statement(Ledger(1.0, 1e-6).receipt(), dataset="patients", method="transfer (regression)")
-    >>> [section["heading"] for section in statement["sections"]][:2]
-    ['What is protected', 'How strong the protection is']
     """
     facts = receipt_facts(receipt)
     sections = [

@@ -232,15 +232,7 @@ def parse_text(series: "pd.Series[Any]") -> list[str]:
 
 
 def distinct_texts(series: "pd.Series[Any]") -> tuple[NDArray[np.int64], list[str]]:
-    """Return texts, and for each cell the position of its text among them; a text may occur there more than once.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> codes, texts = distinct_texts(pd.Series(["b", "a", None, "b"]))
-    >>> codes.tolist(), texts
-    ([0, 1, 2, 0], ['b', 'a', ''])
-    """
+    """Return texts, and for each cell the position of its text among them; a text may occur there more than once."""
     import pandas as pd
 
     kind = series.dtype

@@ -220,13 +220,7 @@ def _forms(series: "pd.Series[Any]", mark: str) -> str:
 
 
 def forms_in_words(texts: Sequence[str], mark: str = ".") -> str:
-    """Return how public texts in a column of numbers are read that are not plain numbers; empty if all are plain.
-
-    Examples
-    --------
-    >>> print(forms_in_words(["3", "12%", "$4"]))
-    '12%' is read as 12; '$4' is read as 4
-    """
+    """Return how public texts in a column of numbers are read that are not plain numbers; empty if all are plain."""
     plain = "+-.0123456789eE" if mark == "." else "+-.,0123456789eE"
     odd = [text for text in texts if text.strip(plain)]
     said = []

@@ -319,15 +319,7 @@ class Schema:
 
 
 def mixed_classes(values: Sequence[Any]) -> str:
-    """Return what is wrong with classes of which some are numbers and some words; empty if they are alike.
-
-    Examples
-    --------
-    >>> mixed_classes(["no", "yes"]), mixed_classes(["1", "2", "3+"])
-    ('', '')
-    >>> mixed_classes(["0", "1", "unknown"])[:50]
-    "has classes of mixed types in the schema: '0' and "
-    """
+    """Return what is wrong with classes of which some are numbers and some words; empty if they are alike."""
     numbers = [value for value in values if isinstance(value, str) and _is_number(value)]
     words = [value for value in values if isinstance(value, str) and not any(sign.isdigit() for sign in value)]
     if not numbers or not words:
@@ -577,13 +569,7 @@ def _parse_moment(value: Any, key: str, where: str) -> Moment:
 
 
 def days_of(moment: Moment) -> float:
-    """Return a date or a time as days since 1970-01-01.
-
-    Examples
-    --------
-    >>> days_of(datetime.date(1970, 1, 2)), days_of(datetime.datetime(1970, 1, 2, 12))
-    (1.0, 1.5)
-    """
+    """Return a date or a time as days since 1970-01-01."""
     if not isinstance(moment, datetime.datetime):
         return float(moment.toordinal() - datetime.date(1970, 1, 1).toordinal())
     if moment.tzinfo is not None:
