@@ -21,7 +21,7 @@ from dpadapt.data import Public
 from dpadapt.methods import PREDICTORS, Method, Task, find
 from dpadapt.report import page
 from dpadapt.report.charts import case_chart
-from dpadapt.report.previews import Curve, clearly_less, help_in_words, with_spread
+from dpadapt.report.previews import Curve, clearly_less, error_panel, help_in_words, with_spread
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,19 +50,14 @@ class Case:
     task: Task
     ranges: dict[str, tuple[float, float]]
     bounds: tuple[float, float]
-    domains: Callable[[], "Domains"]
+    split: str
 
-
-def _split(name: str) -> Callable[[], "Domains"]:
-    """Return a function that loads the bundled split called `name`."""
-
-    def load() -> "Domains":
+    def domains(self) -> "Domains":
+        """Return the bundled split of that name."""
         from dpadapt.datasets import bundled
 
-        domains: Domains = getattr(bundled, name)()
+        domains: Domains = getattr(bundled, self.split)()
         return domains
-
-    return load
 
 
 # Ranges are those of the questionnaires, not of the answers; columns that are not listed are 0 or 1.
@@ -92,7 +87,7 @@ CASES = (
         "regression",
         _VISITS,
         (0.0, 4.4),
-        _split("randhie_by_health"),
+        "randhie_by_health",
     ),
     Case(
         "visits by plan",
@@ -102,7 +97,7 @@ CASES = (
         "regression",
         _VISITS,
         (0.0, 4.4),
-        _split("randhie_by_plan"),
+        "randhie_by_plan",
     ),
     Case(
         "affairs by children",
@@ -111,7 +106,7 @@ CASES = (
         "classification",
         _AFFAIRS,
         (0.0, 1.0),
-        _split("fair_by_children"),
+        "fair_by_children",
     ),
     Case(
         "affairs by age",
@@ -120,7 +115,7 @@ CASES = (
         "classification",
         _AFFAIRS,
         (0.0, 1.0),
-        _split("fair_by_age"),
+        "fair_by_age",
     ),
 )
 
@@ -199,45 +194,23 @@ def _case(case: Case, epsilons: Sequence[float], seeds: int, done: Callable[[str
             values.append(_error(model, X[test], y[test], case.task))
         done(case.name)
 
-    def curves(xs: Sequence[float], at: Callable[[Any], tuple[float, int]]) -> list[dict[str, Any]]:
+    def curves(cells: Sequence[tuple[float, int]]) -> list[tuple[str, str, str | None, bool, list[list[float]]]]:
         return [
-            {
-                "key": line.key,
-                "name": line.name,
-                "method": line.method.name,
-                "public": line.shared,
-                "points": [{"x": x, "values": errors[(line.key, *at(x))]} for x in xs],
-            }
+            (line.key, line.name, line.method.name, line.shared, [errors[(line.key, *cell)] for cell in cells])
             for line in lines.values()
         ]
 
-    non_private = {"key": "not private", "name": "not private", "method": None, "public": False}
     names = {"no model": f"no model: the {'mean' if case.task == 'regression' else 'rate'}"}
-    fixed = [{"key": key, "name": names.get(key, key), "values": v} for key, v in levels.items()]
+    fixed = [(key, names.get(key, key), values) for key, values in levels.items()]
+    by_epsilon = curves([(epsilon, n_train) for epsilon in epsilons])
+    by_rows = curves([(middle, n) for n in sizes])
+    by_rows.append(("not private", "not private", None, False, list(floors.values())))
+    floor = ("not private", "not private", floors[n_train])
     return _description(case, domains, n_train, n_test) | {
         "middle": middle,
         "panels": [
-            {
-                "key": "epsilon",
-                "title": f"all {n_train:,} private rows",
-                "axis": "epsilon (smaller is more private)",
-                "symbol": "ε",
-                "x": list(epsilons),
-                "levels": [*fixed, {"key": "not private", "name": "not private", "values": floors[n_train]}],
-                "curves": curves(epsilons, lambda epsilon: (epsilon, n_train)),
-            },
-            {
-                "key": "rows",
-                "title": f"ε = {middle:g}",
-                "axis": "private rows",
-                "symbol": "n",
-                "x": sizes,
-                "levels": fixed,
-                "curves": [
-                    *curves(sizes, lambda n: (middle, n)),
-                    non_private | {"points": [{"x": n, "values": values} for n, values in floors.items()]},
-                ],
-            },
+            error_panel("epsilon", f"all {n_train:,} private rows", epsilons, [*fixed, floor], by_epsilon),
+            error_panel("rows", f"ε = {middle:g}", sizes, fixed, by_rows),
         ],
     }
 
@@ -398,16 +371,19 @@ def digits_panel(epsilons: Sequence[float]) -> dict[str, Any]:
         "rows": {"public": len(public_rows), "private": n_private, "test": _DIGITS_TEST_ROWS},
         "task": "classification",
         "panels": [
-            _panel(
+            error_panel(
+                "epsilon",
                 f"all {n_private:,} private rows",
                 epsilons,
                 # No private class occurs among the public rows, so that a public model is always wrong.
-                levels=[
+                [
                     ("public only", "public only (zero-shot)", [1.0] * _PANEL_SEEDS),
                     ("not private", "not private", floors),
                 ],
-                curves=[(key, name, "probe", probes[key][1]) for key, name in names.items()],
-                errors=errors,
+                [
+                    (key, name, "probe", probes[key][1], [errors[key, e] for e in epsilons])
+                    for key, name in names.items()
+                ],
             )
         ],
     }
@@ -450,12 +426,12 @@ def people_panel(epsilons: Sequence[float], ranges: Mapping[str, tuple[float, fl
         "rows": {"curator": len(y), "people": _N_PEOPLE, "test": len(y_people) - _PEOPLE_POOL_ROWS},
         "task": "classification",
         "panels": [
-            _panel(
+            error_panel(
+                "epsilon",
                 f"{len(y):,} rows of the curator",
                 epsilons,
-                levels=[("no model", "no model", [constant] * _PANEL_SEEDS), ("not private", "not private", floors)],
-                curves=[(mode, name, "hybrid", mode != "curator") for mode, name in names.items()],
-                errors=errors,
+                [("no model", "no model", [constant] * _PANEL_SEEDS), ("not private", "not private", floors)],
+                [(m, name, "hybrid", m != "curator", [errors[m, e] for e in epsilons]) for m, name in names.items()],
             )
         ],
     }
@@ -488,6 +464,7 @@ def centres_panel(epsilons: Sequence[float]) -> dict[str, Any]:
         for key, estimator in estimators.items()
         for epsilon in epsilons
     }
+    names = {"clustering": "ours", "nna": "NNA of the paper"}
     levels = {"public only": cost(cluster_t(T, _N_CENTRES)), "not private": cost(non_private(S, T, _N_CENTRES))}
     measure = "mean distance to the nearest"
     return {
@@ -498,45 +475,13 @@ def centres_panel(epsilons: Sequence[float]) -> dict[str, Any]:
         "rows": {"public": len(T), "private": len(S)},
         "task": "clustering",
         "panels": [
-            _panel(
+            error_panel(
+                "epsilon",
                 f"all {len(S):,} private rows",
                 epsilons,
-                levels=[(key, key, [value] * _PANEL_SEEDS) for key, value in levels.items()],
-                curves=[("clustering", "ours", "clustering", True), ("nna", "NNA of the paper", "nna", True)],
-                errors=errors,
+                [(key, key, [value] * _PANEL_SEEDS) for key, value in levels.items()],
+                [(key, names[key], key, True, [errors[key, e] for e in epsilons]) for key in estimators],
             )
-        ],
-    }
-
-
-def _panel(
-    title: str,
-    epsilons: Sequence[float],
-    *,
-    levels: Sequence[tuple[str, str, list[float]]],
-    curves: Sequence[tuple[str, str, str, bool]],
-    errors: Mapping[tuple[str, float], list[float]],
-) -> dict[str, Any]:
-    """Return a panel over epsilons.
-
-    Levels are (key, name, values), curves are (key, name, method, whether it had help beside the private rows).
-    """
-    return {
-        "key": "epsilon",
-        "title": title,
-        "axis": "epsilon (smaller is more private)",
-        "symbol": "ε",
-        "x": list(epsilons),
-        "levels": [{"key": key, "name": name, "values": values} for key, name, values in levels],
-        "curves": [
-            {
-                "key": key,
-                "name": name,
-                "method": method,
-                "public": helped,
-                "points": [{"x": epsilon, "values": errors[key, epsilon]} for epsilon in epsilons],
-            }
-            for key, name, method, helped in curves
         ],
     }
 

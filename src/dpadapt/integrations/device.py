@@ -32,7 +32,7 @@ _NAME_FIELD, _BIT_FIELD, _REFUSED_FIELD = "name", "bit", "refused"
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """Return a message of numbers, strings, lists, mappings and numeric arrays as bytes; equal messages, equal bytes."""
+    """Return numbers, strings, lists, mappings and numeric arrays as bytes; equal messages give equal bytes."""
     return json.dumps(_plain(message), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from dpadapt.networks.row_gradients import FORWARD_ROWS, STORED_GRADIENTS, Part, RowsLoss
+from dpadapt.networks.row_gradients import FORWARD_ROWS, STORED_GRADIENTS, Engine, Part, RowsLoss
 from dpadapt.rows import CACHE_BYTES
 
 # Numbers up to which the per-row gradients of a layer are stored. A larger limit takes more memory and needs the
@@ -374,7 +374,7 @@ class _RecordGradient(torch.autograd.Function):  # type: ignore[misc]
         return None if ctx.first else gradients[0], None, None
 
 
-class GhostEngine:
+class GhostEngine(Engine):
     """Per-row gradient norms and sums of a module made of known layers.
 
     `Unsupported` is raised if a trainable parameter belongs to a layer without a rule, or to two layers.
@@ -387,17 +387,7 @@ class GhostEngine:
         self.part_rows = _GHOST_FIXED_ROWS if rows_loss.dtype == torch.float64 else FORWARD_ROWS
         self._layers = list(_trained_layers(rows_loss))
 
-    def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
-        """Yield, for each part of the batch, its rows' gradient norms and a function that sums gradients times factors.
-
-        The norms are upper bounds.
-        """
-        size = self.part_rows
-        for start in range(0, len(inputs), size):
-            part = slice(start, start + size)
-            yield self._part(inputs[part], targets[part])
-
-    def _part(self, inputs: Any, targets: Any) -> tuple[NDArray[np.float64], Callable[[NDArray[Any]], NDArray[Any]]]:
+    def _part(self, inputs: Any, targets: Any) -> Part:
         n_rows = len(inputs)
         calls: dict[str, list[LayerCall]] = {trained.name: [] for trained in self._layers}
 

@@ -1,4 +1,4 @@
-"""Per-row gradients of a network and their clipped sum: `RowsLoss`, the `Engine` protocol, and `VmapEngine`.
+"""Per-row gradients of a network and their clipped sum: `RowsLoss`, the class `Engine`, and `VmapEngine`.
 
 An engine gives the norm of each row's gradient and the weighted sum of the gradients. `VmapEngine` computes every row's
 gradient by `torch.func.vmap`, in chunks. It works for any module that vmap supports; `ghost_clipping` is faster for
@@ -8,7 +8,7 @@ known layers.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -107,7 +107,7 @@ def checked_losses(losses: Any, n_rows: int) -> Any:
     return losses
 
 
-class Engine(Protocol):
+class Engine:
     """A method to compute per-row gradient norms and weighted sums of per-row gradients, `part_rows` at once."""
 
     name: str
@@ -119,7 +119,14 @@ class Engine(Protocol):
 
         The norms are upper bounds.
         """
-        ...
+        # A part may set a smaller `part_rows` for the batches that follow.
+        size = self.part_rows
+        for start in range(0, len(inputs), size):
+            part = slice(start, start + size)
+            yield self._part(inputs[part], targets[part])
+
+    def _part(self, inputs: Any, targets: Any) -> Part:
+        raise NotImplementedError
 
 
 def clipped_gradient_sum(
@@ -161,7 +168,7 @@ def _combine_first(combine: Combine, n_rows: int, factors: NDArray[Any]) -> NDAr
     return combine(np.concatenate([factors, np.zeros(n_rows - len(factors), dtype=factors.dtype)]))
 
 
-class VmapEngine:
+class VmapEngine(Engine):
     """Per-row gradients of any module that `torch.func.vmap` supports; each row is passed as a batch of one."""
 
     name = "vmap"
@@ -182,15 +189,6 @@ class VmapEngine:
         self.part_rows = max(1, min(_VMAP_CHUNK, STORED_GRADIENTS // max(1, rows_loss.n_parameters)))
         if rows_loss.dtype == torch.float64:
             self.part_rows = next(size for size in _VMAP_FIXED_CHUNKS if size <= self.part_rows)
-
-    def parts(self, inputs: Any, targets: Any) -> Iterator[Part]:
-        """Yield, for each part of the batch, its rows' gradient norms and a function that sums gradients times factors.
-
-        The norms are upper bounds.
-        """
-        for start in range(0, len(inputs), self.part_rows):
-            part = slice(start, start + self.part_rows)
-            yield self._part(inputs[part], targets[part])
 
     def _part(self, inputs: Any, targets: Any) -> Part:
         trained = {name: weights.detach() for name, weights in self._trained.items()}

@@ -1,7 +1,7 @@
 """Previews side by side, in words and as pages: forecasts at several epsilons, rehearsals of several methods."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,29 +66,9 @@ class Part:
 def rehearsal_panel(parts: Sequence[Part]) -> dict[str, Any]:
     """Return the errors of several rehearsals at each epsilon, with means and spreads: one panel of a chart."""
     first = parts[0].rehearsal
-    return with_spread(
-        {
-            "key": "epsilon",
-            "title": "",
-            "axis": "epsilon (smaller is more private)",
-            "symbol": "ε",
-            "x": list(first.epsilons),
-            "levels": [{"key": "public only", "name": "public only", "values": first.public_only.tolist()}],
-            "curves": [
-                {
-                    "key": part.key,
-                    "name": part.name,
-                    "method": part.method,
-                    "public": part.public,
-                    "points": [
-                        {"x": epsilon, "values": part.rehearsal.errors[:, k].tolist()}
-                        for k, epsilon in enumerate(first.epsilons)
-                    ],
-                }
-                for part in parts
-            ],
-        }
-    )
+    curves = [(part.key, part.name, part.method, part.public, part.rehearsal.errors.T.tolist()) for part in parts]
+    levels = [("public only", "public only", first.public_only.tolist())]
+    return with_spread(error_panel("epsilon", "", first.epsilons, levels, curves))
 
 
 def rehearsal_chart(parts: Sequence[Part]) -> LineChart:
@@ -168,6 +148,43 @@ def _preview_page(command: str, preview: Preview, heading: str, facts: Sequence[
 
 
 # Errors over splits, of rehearsals and of the demo.
+
+
+# What a panel may be over: its axis, and the sign of a value there.
+_AXES = {"epsilon": ("epsilon (smaller is more private)", "ε"), "rows": ("private rows", "n")}
+
+
+def error_panel(
+    key: str,
+    title: str,
+    xs: Sequence[float],
+    levels: Iterable[tuple[str, str, Sequence[float]]],
+    curves: Iterable[tuple[str, str, str | None, bool, Iterable[Sequence[float]]]],
+) -> dict[str, Any]:
+    """Return a panel of errors over epsilons or rows, which `key` says.
+
+    Levels are (key, name, values); curves are (key, name, method, whether it had help beside the private rows, values
+    at each of `xs`).
+    """
+    axis, symbol = _AXES[key]
+    return {
+        "key": key,
+        "title": title,
+        "axis": axis,
+        "symbol": symbol,
+        "x": list(xs),
+        "levels": [{"key": level, "name": name, "values": values} for level, name, values in levels],
+        "curves": [
+            {
+                "key": curve,
+                "name": name,
+                "method": method,
+                "public": helped,
+                "points": [{"x": x, "values": values} for x, values in zip(xs, columns, strict=True)],
+            }
+            for curve, name, method, helped, columns in curves
+        ],
+    }
 
 
 def with_spread(panel: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,20 +76,9 @@ _LEAST_SHARE_OF_DATE_PART = 0.5
 _DATE_FORMATS = tuple(
     day + time
     for day in (
-        "%d.%m.%Y",
-        "%m/%d/%Y",
-        "%d/%m/%Y",
-        "%Y/%m/%d",
-        "%d-%m-%Y",
-        "%m-%d-%Y",
-        "%d %b %Y",
-        "%d-%b-%Y",
-        "%b %d, %Y",
-        "%d %B %Y",
-        "%B %d, %Y",
-        "%d.%m.%y",
-        "%m/%d/%y",
-    )
+        "%d.%m.%Y|%m/%d/%Y|%d/%m/%Y|%Y/%m/%d|%d-%m-%Y|%m-%d-%Y|%d %b %Y|%d-%b-%Y|%b %d, %Y|%d %B %Y|%B %d, %Y|"
+        "%d.%m.%y|%m/%d/%y"
+    ).split("|")
     for time in ("", " %H:%M", " %H:%M:%S")
 )
 # Cells that are tried to find the format of dates; all cells are read with the format that was found.
