@@ -156,17 +156,13 @@ def test_a_way_without_a_gate_that_harms_in_one_split_is_not_preferred(worst, pr
         ({"label": "price"}, "price"),
         ({"person": "nobody"}, "person"),
         ({"rows_per_person": -1.0}, "rows_per_person"),
+        ({"label": "ill", "task": "classify"}, "task must be 'regression' or 'classification', got 'classify'"),
     ],
 )
 def test_bad_facts_are_named(wrong, named):
     options = {"n_private": 100, "label": "cost", **QUICK} | wrong
     with pytest.raises(ValueError, match=named):
         advise(visits(), options.pop("n_private"), **options)
-
-
-def test_an_unknown_task_is_refused_by_name():
-    with pytest.raises(ValueError, match="task must be 'regression' or 'classification', got 'classify'"):
-        advise(visits(), 600, label="ill", task="classify", **QUICK)
 
 
 def test_the_column_of_persons_is_no_feature_of_the_advised_model():

@@ -74,11 +74,6 @@ def test_anchors_are_those_of_the_headings(tmp_path):
     assert anchors(page) == {"a-b-c-1-d", "x", "x-1"}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "guides").glob("*.md")), ids=lambda page: page.name)
-def test_a_guide_has_at_most_1500_words(page):
-    assert len(page.read_text(encoding="utf-8").split()) <= 1500
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_examples_run(example, capsys):

@@ -1,7 +1,5 @@
 """The table of methods."""
 
-import re
-
 import pytest
 
 from dpadapt.methods import METHODS, PREDICTORS, find, for_task
@@ -16,17 +14,6 @@ def test_rows_are_unique():
 def test_every_row_makes_an_estimator_and_is_found_by_name(method):
     assert f"{type(method.estimator()).__module__}.{type(method.estimator()).__qualname__}" == method.path
     assert find(method.name, method.task) is method
-
-
-def test_names_speak_one_language():
-    for method in METHODS:
-        assert re.fullmatch("[a-z]+(-[a-z]+)*", method.name)
-        if method.path.startswith("dpadapt.papers."):
-            # A published algorithm has the name of its class, without the task at the end.
-            cls = re.sub("(Regressor|Classifier)$", "", method.path.rpartition(".")[2])
-            assert method.name.replace("-", "") == cls.lower()
-        else:
-            assert "-" not in method.name
 
 
 @pytest.mark.parametrize(

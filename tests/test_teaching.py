@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("tutorials", "concepts", "coming-from")
-PAGES = [path for folder in FOLDERS for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
+PAGES = [path for folder in (*FOLDERS, "guides") for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
 NOTEBOOKS = [path for path in PAGES if path.parent.name == "tutorials" and path.name != "index.md"]
 MOST_WORDS = 1500
 # Made from the code by tools/proofs.py, to be looked up and not to be read through.

@@ -7,9 +7,21 @@ from dpadapt.accounting import Ledger
 from dpadapt.accounting.chain import FORMAT, link
 from dpadapt.accounting.store import _COMMIT_BYTES, _Commit, _read_commit
 from dpadapt.accounting.store import _FIRST_RECORD as FIRST_RECORD
+from dpadapt.mechanisms import Gaussian, RandomizedResponse, clipped_sum
+from dpadapt.mechanisms.mechanism import Repeated
 
+SUM = clipped_sum([[0.5]], 1.0)
+STEP = RandomizedResponse(0.125)
 # Advice that would lose charges, or that sounds like it.
 UNSAFE = re.compile(r"\b(back-?up|restor\w*|delet\w*|remov\w*|rm|overwrit\w*|recreat\w*|start afresh)\b", re.IGNORECASE)
+
+
+def charged_three_times(ledger):
+    """Charge a ledger three times, and return it."""
+    ledger.release(Gaussian(20.0), SUM, label="first")
+    ledger.start(Repeated(STEP, 3), label="second")
+    ledger.release(Gaussian(30.0), SUM, label="third")
+    return ledger
 
 
 def records_of(path):

@@ -4,7 +4,6 @@ import ast
 import contextlib
 import copy
 import errno
-import gc
 import json
 import multiprocessing
 import os
@@ -26,21 +25,19 @@ from crash_books import accepted, check_books, drive
 from crash_driver import DELTA, cap
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_files import FIRST_RECORD, UNSAFE, commits_of, records_of, with_records
+from ledger_files import FIRST_RECORD, STEP, SUM, UNSAFE, charged_three_times, commits_of, records_of, with_records
 
 import dpadapt
 from dpadapt import disk
 from dpadapt.accounting import Ledger, store
 from dpadapt.accounting.filter import Filter
 from dpadapt.errors import BudgetExceeded, LedgerError, PrivacyError
-from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse, clipped_sum
+from dpadapt.mechanisms import Adjacency, Gaussian, Laplace, RandomizedResponse
 from dpadapt.mechanisms.events import entry_from_dict
 from dpadapt.mechanisms.mechanism import Repeated, Sampled
+from tests.failures import failing
 
 fcntl = pytest.importorskip("fcntl", reason="these tests lock and kill as POSIX does")
-
-SUM = clipped_sum([[0.5]], 1.0)
-STEP = RandomizedResponse(0.125)
 
 
 @pytest.fixture
@@ -50,11 +47,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def ledger(path):
-    ledger = Ledger.open(path, epsilon=3.0, delta=1e-6, dataset="patients")
-    ledger.release(Gaussian(20.0), SUM, label="first")
-    ledger.start(Repeated(STEP, 3), label="second")
-    ledger.release(Gaussian(30.0), SUM, label="third")
-    return ledger
+    return charged_three_times(Ledger.open(path, epsilon=3.0, delta=1e-6, dataset="patients"))
 
 
 @pytest.fixture
@@ -66,11 +59,7 @@ def no_sync(monkeypatch):
 @pytest.fixture
 def shared(place):
     """Return a ledger with three charges, in a file or on a server."""
-    ledger = place.open(epsilon=3.0, delta=1e-6)
-    ledger.release(Gaussian(20.0), SUM, label="first")
-    ledger.start(Repeated(STEP, 3), label="second")
-    ledger.release(Gaussian(30.0), SUM, label="third")
-    return ledger
+    return charged_three_times(place.open(epsilon=3.0, delta=1e-6))
 
 
 def labels_of(place):
@@ -157,6 +146,14 @@ def private_mounts():
     pytest.skip("mounting needs the superuser and the command unshare")
 
 
+def in_mounts(script, code, *arguments):
+    """Return what Python code prints, as JSON, after a shell script made mounts for it."""
+    command = [*private_mounts(), "sh", "-c", f'{script} && exec "$@"', "sh", sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize(
     ("charges", "kills", "allowed"),
     [(20, 10, 50), pytest.param(200, 200, 100_000, marks=pytest.mark.slow)],
@@ -195,18 +192,11 @@ except LedgerError as error:
 
 
 def test_a_mounted_ledger_that_was_replaced_in_its_own_folder_is_not_charged(tmp_path):
-    command = private_mounts()
     path, mounted, copied = (tmp_path / name for name in ("ledger", "mounted", "copy"))
     Ledger.open(path, epsilon=1.0, delta=0.0)
     shutil.copy(path, copied)
     mounted.touch()
-    script = 'mount --bind "$0" "$1" && shift 1 && exec "$@"'
-    mount = [*command, "sh", "-c", script, path, mounted]
-    done = subprocess.run(
-        [*mount, sys.executable, "-c", REPLACED, path, mounted, copied], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    message = json.loads(done.stdout)
+    message = in_mounts(f'mount --bind "{path}" "{mounted}"', REPLACED, path, mounted, copied)
     assert "not where it was" in message
     assert not UNSAFE.search(message)
 
@@ -252,13 +242,8 @@ print(json.dumps([complete, len(used), messages, names]))
 
 
 def test_a_full_disk_loses_no_charge_and_the_ledger_goes_on_when_there_is_room(tmp_path):
-    command = private_mounts()
-    mount = [*command, "sh", "-c", 'mount -t tmpfs -o size=64k tmpfs "$0" && exec "$@"', tmp_path]
-    done = subprocess.run(
-        [*mount, sys.executable, "-c", FULL_DISK, tmp_path], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    complete, used, messages, names = json.loads(done.stdout)
+    script = f'mount -t tmpfs -o size=64k tmpfs "{tmp_path}"'
+    complete, used, messages, names = in_mounts(script, FULL_DISK, tmp_path)
     assert complete
     assert used > 50
     assert len(messages) == 3
@@ -285,15 +270,9 @@ print(json.dumps([messages, len(Ledger.open(path, read_only=True).entries)]))
 
 
 def test_a_read_only_file_system_is_named_and_the_ledger_can_be_read(tmp_path):
-    command = private_mounts()
     Ledger.open(tmp_path / "ledger", epsilon=1.0, delta=0.0).start(STEP, label="x")
-    script = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
-    mount = [*command, "sh", "-c", script, tmp_path]
-    done = subprocess.run(
-        [*mount, sys.executable, "-c", READ_ONLY_DISK, tmp_path], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    messages, shown = json.loads(done.stdout)
+    script = f'mount --bind "{tmp_path}" "{tmp_path}" && mount -o remount,ro,bind "{tmp_path}"'
+    messages, shown = in_mounts(script, READ_ONLY_DISK, tmp_path)
     assert shown == 1
     assert len(messages) == 2
     assert all("its file system is mounted read-only" in message for message in messages)
@@ -337,20 +316,6 @@ def test_files_beside_a_ledger_are_no_part_of_it(path, ledger, no_sync):
         path.with_name(f"{path.name}{ending}").write_bytes(earlier)
     ledger.start(STEP, label="last")
     assert labels_of(path) == ["first", "second", "third", "later", "last"]
-
-
-def test_two_openings_see_each_other(place, shared):
-    other = place.open()
-    other.start(STEP, label="theirs")
-    assert shared.entries[-1].label == "theirs"
-    with pytest.raises(BudgetExceeded):
-        shared.start(Repeated(STEP, 100), label="too much")
-    assert shared.spent() == other.spent()
-
-
-def test_a_child_of_a_durable_ledger_is_durable(place, shared):
-    shared.child(1.0, 1e-6, label="fit").start(STEP, label="gradient")
-    assert labels_of(place)[-1] == "fit: gradient"
 
 
 @pytest.mark.parametrize(
@@ -649,10 +614,7 @@ def test_a_write_that_fails_is_reported_and_nothing_is_released(path, ledger, mo
 
 
 def test_an_interrupted_charge_leaves_the_ledger_usable(path, ledger, monkeypatch):
-    def interrupt(handle):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
+    monkeypatch.setattr(os, "fsync", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         ledger.start(STEP, label="x")
     monkeypatch.undo()
@@ -809,18 +771,6 @@ def test_a_lock_that_never_comes_is_reported(path, ledger, monkeypatch):
     ledger.start(STEP, label="x")
 
 
-def test_the_lock_of_a_process_that_ends_is_free(path, ledger):
-    child = os.fork()
-    if child == 0:
-        with path.open("rb") as holder:
-            fcntl.flock(holder, fcntl.LOCK_EX)
-            time.sleep(60)
-    time.sleep(0.1)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    ledger.start(STEP, label="x")
-
-
 @pytest.fixture
 def ordinary_folder():
     """Return a folder of an ordinary user, whose rights the test then has.
@@ -944,27 +894,6 @@ def test_processes_charge_one_ledger(place):
             worker.join()
             assert worker.exitcode == 0
     assert len({entry.label for entry in ledger.entries}) == 40
-
-
-def test_charges_after_a_fork_survive_the_end_of_the_other_process(place):
-    ledger = place.open(epsilon=1.0, delta=0.0)
-    ledger.start(RandomizedResponse(1e-4), label="parent")
-    ready, go = os.pipe(), os.pipe()
-    child = os.fork()
-    if child == 0:
-        charge(ledger, "before", 1)
-        os.write(ready[1], b".")
-        os.read(go[0], 1)
-        charge(ledger, "after", 20)
-        os._exit(0)
-    os.read(ready[0], 1)
-    del ledger
-    gc.collect()
-    os.write(go[1], b".")
-    assert os.waitpid(child, 0)[1] == 0
-    for end in (*ready, *go):
-        os.close(end)
-    assert len(place.open().entries) == 22
 
 
 def test_a_process_forked_during_a_charge_neither_keeps_the_lock_nor_waits_for_it(place, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from dpadapt.accounting.cost import gaussian_epsilon
-from dpadapt.audit import LowerBound, lower_bound
+from dpadapt.audit import lower_bound
 from dpadapt.audit.measured_epsilon import (
     bound_from_scores,
     epsilon_any,
@@ -232,12 +232,3 @@ def test_arguments_are_checked():
         lower_bound(lambda n: np.zeros(n), 2, 3, delta=0.0, runs=30)
     with pytest.raises(ValueError, match="finite"):
         lower_bound(lambda n: math.nan, 2, 3, delta=0.0, runs=30)
-
-
-def test_bounds_are_frozen_and_readable():
-    bound = lower_bound(laplace_release(1.0), 0.0, 1.0, delta=0.0, runs=300)
-    assert isinstance(bound, LowerBound)
-    assert str(bound).startswith("epsilon >= ")
-    assert "0.95 confidence, any mechanism; 300 runs on each data set" in str(bound)
-    with pytest.raises(AttributeError):
-        bound.epsilon_lower = 0.0

@@ -14,7 +14,7 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import main
 from dpadapt.persist import MODEL_FILE
 
-# Tests import `refusals`.
+# Tests import `outcomes`.
 sys.path.insert(0, str(Path(__file__).parent))
 
 

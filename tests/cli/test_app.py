@@ -8,12 +8,13 @@ import warnings
 from contextlib import ExitStack
 
 import pytest
-from refusals import refused
+from outcomes import accepted, refused
 
 from dpadapt import __version__
 from dpadapt.cli import main
 from dpadapt.methods import METHODS
 from dpadapt.persist import MODEL_FILE
+from tests.failures import failing
 
 COMMANDS = ["schema", "forecast", "rehearse", "fit", "predict", "evaluate", "cost", "calibrate", "ledger", "demo"]
 
@@ -23,15 +24,13 @@ def test_version(run):
 
 
 def test_without_arguments_it_shows_the_help(run):
-    outcome = run()
-    assert outcome.code == 0
+    outcome = accepted(run())
     assert all(command in outcome.out for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", [*([c] for c in COMMANDS), ["ledger", "show"], ["ledger", "history"]], ids=" ".join)
 def test_every_command_has_a_purpose_and_an_example(run, command):
-    outcome = run(*command, "--help")
-    assert outcome.code == 0
+    outcome = accepted(run(*command, "--help"))
     assert "Example" in outcome.out
     assert f"dpadapt {' '.join(command)}" in outcome.out
 
@@ -43,8 +42,7 @@ def test_the_help_of_fit_has_two_screens_and_the_products_and_method_help_lists_
     for method in METHODS:
         assert (method.name in help_text) is not method.published
     for command in ("fit", "request"):
-        outcome = run(command, "--method", "help")
-        assert outcome.code == 0
+        outcome = accepted(run(command, "--method", "help"))
         assert all(f"{method.name} ({method.task}): {method.summary}" in outcome.out for method in METHODS)
 
 
@@ -170,13 +168,6 @@ def test_no_file_is_opened_under_the_number_of_a_closed_stream(tmp_path):
     assert done.stdout == "True\n"
 
 
-def raiser(error):
-    def fail(*_args, **_options):
-        raise error
-
-    return fail
-
-
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
@@ -193,7 +184,7 @@ def raiser(error):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_an_error_that_is_not_ours_shows_its_kind_and_not_its_text(run, monkeypatch, error, code, said):
-    monkeypatch.setattr("dpadapt.accounting.cost.epsilon", raiser(error))
+    monkeypatch.setattr("dpadapt.accounting.cost.epsilon", failing(error))
     monkeypatch.setattr("dpadapt.cli.cost._computing", lambda: warnings.catch_warnings())
     outcome = run(*COST)
     assert outcome.code == code

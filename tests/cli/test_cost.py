@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from refusals import refused
+from outcomes import accepted, refused
 
 from dpadapt.cli.cost import _round_up
 
 
 def test_cost_agrees_with_the_golden_number(run):
     # dp-accounting 0.6, privacy-loss distribution: 6.770 +- 0.01 (issue 2).
-    outcome = run("cost", "--gaussian", 1.5, "--rate", 0.04, "--steps", 2250, "--delta", 1e-5)
-    assert outcome.code == 0
+    outcome = accepted(run("cost", "--gaussian", 1.5, "--rate", 0.04, "--steps", 2250, "--delta", 1e-5))
     assert float(outcome.out.split("epsilon = ")[1].split()[0]) == pytest.approx(6.77, abs=0.005)
 
 

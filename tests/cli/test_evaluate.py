@@ -4,10 +4,11 @@ import json
 
 import pandas as pd
 import pytest
-from refusals import refused
+from outcomes import accepted, refused
 
 from dpadapt import Public, evaluate, load
 from dpadapt.accounting.ledger import Ledger
+from tests.failures import failing
 from tests.saved_models import json_of, rewrite
 
 
@@ -31,8 +32,7 @@ def order(site, label="ill", *more, epsilon="0.2", private="test.csv"):
 
 def test_a_model_is_evaluated_and_the_ledger_is_charged_and_named(run, fitted):
     before = Ledger.open(fitted.ledger).n_charges
-    outcome = run(*order(fitted))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*order(fitted)))
     assert outcome.out.startswith("accuracy = ")
     assert "95% interval" in outcome.out
     ledger = Ledger.open(fitted.ledger)
@@ -49,8 +49,7 @@ def test_a_model_is_evaluated_and_the_ledger_is_charged_and_named(run, fitted):
 )
 def test_the_command_and_python_measure_the_same(run, fitted, label, metric):
     options = ["--metric", metric, "--public", fitted.folder / "public.csv", "--no-ledger", "--json"]
-    outcome = run(*order(fitted, label, *options, epsilon="1e6"))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*order(fitted, label, *options, epsilon="1e6")))
     shown = json.loads(outcome.out)
     model, rows = load(fitted.folder / label).model, pd.read_csv(fitted.folder / "test.csv")
     public = Public(pd.read_csv(fitted.folder / "public.csv"))
@@ -60,12 +59,8 @@ def test_the_command_and_python_measure_the_same(run, fitted, label, metric):
 
 
 def test_json_says_that_a_ledger_will_not_be_found_again(run, fitted, monkeypatch):
-    def fail(*_args, **_options):
-        raise OSError(1, "not permitted")
-
-    monkeypatch.setattr("pathlib.Path.symlink_to", fail)
-    outcome = run(*order(fitted, "ill", "--json"))
-    assert outcome.code == 0, outcome.err
+    monkeypatch.setattr("pathlib.Path.symlink_to", failing(OSError(1, "not permitted")))
+    outcome = accepted(run(*order(fitted, "ill", "--json")))
     assert "name the ledger by --ledger" in json.loads(outcome.out)["notes"][0]
 
 
@@ -83,10 +78,7 @@ def test_an_evaluation_beyond_the_cap_is_refused_before_a_private_cell_is_read(r
     assert run(*order(fitted, epsilon="1")).code == 0
     before = Ledger.open(fitted.ledger).n_charges
 
-    def fail(*_args, **_options):
-        raise AssertionError("a private cell was read")
-
-    monkeypatch.setattr("dpadapt.cli.evaluate._tables", fail)
+    monkeypatch.setattr("dpadapt.cli.evaluate._tables", failing(AssertionError("a private cell was read")))
     refused(run(*order(fitted, epsilon="2.9")), "No private cell was read and nothing was spent")
     assert Ledger.open(fitted.ledger).n_charges == before
 
@@ -94,8 +86,7 @@ def test_an_evaluation_beyond_the_cap_is_refused_before_a_private_cell_is_read(r
 def test_persons_need_a_ledger_of_persons(run, fitted):
     refused(run(*order(fitted, "ill", "--person", "id")), "Leave --person out")
     new = fitted.folder / "persons.ledger"
-    outcome = run(*order(fitted, "ill", "--person", "id", "--ledger", new))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*order(fitted, "ill", "--person", "id", "--ledger", new)))
     assert (Ledger.open(new).unit, Ledger.open(new).delta) == ("person", 1e-6)
     assert "New ledger" in outcome.out
 
@@ -146,10 +137,7 @@ def test_rows_without_a_ledger_need_one_that_is_named_once(run, fitted, folder):
 
 
 def test_a_result_that_cannot_be_printed_is_shown_on_standard_error(run, fitted, monkeypatch):
-    def fail(*_args, **_options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("dpadapt.cli.evaluate._print", fail)
+    monkeypatch.setattr("dpadapt.cli.evaluate._print", failing(OSError(28, "No space left on device")))
     outcome = run(*order(fitted))
     assert outcome.code == 1
     assert "The budget is spent" in outcome.err
@@ -171,8 +159,7 @@ def test_the_column_of_ids_comes_from_the_command_alone(run, site, monkeypatch):
         patch.setattr("dpadapt.cli.evaluate._tables", lambda *_args: pytest.fail("a private cell was read"))
         refused(run(*command), "protects persons", "--person")
     assert Ledger.open(persons).n_charges == before
-    outcome = run(*command, "--person", "id", "--json")
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*command, "--person", "id", "--json"))
     receipt = json.loads(outcome.out)["receipt"]
     assert receipt["unit"] == "person"
     assert "the ids of persons: the column 'id'" in receipt["assumptions"]

@@ -8,8 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integrations"))
 
+from outcomes import accepted, refused
 from postgres_server import PASSWORD, Server, why_not
-from refusals import refused
 
 # As it stands in an address.
 ENCODED = "sesame%2Fopen%40once"
@@ -68,8 +68,7 @@ def test_later_fits_find_the_server_by_the_private_file(run, site, server, monke
     # Without the options, and with a schema that names another data set.
     arguments = site.fit(out=site.out.with_name("again"))
     place = arguments.index("--ledger")
-    again = run(*arguments[:place], *arguments[place + 2 :])
-    assert again.code == 0, again.err
+    accepted(run(*arguments[:place], *arguments[place + 2 :]))
     assert json.loads(run("ledger", "show", address, "--dataset", dataset, "--json").out)["charges"] == 2
     refused(
         run(*site.fit(ledger=site.private.with_name("other.ledger"), out=site.out.with_name("third"))), "are charged to"

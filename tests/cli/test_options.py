@@ -6,7 +6,7 @@ from typing import Annotated
 
 import pytest
 import typer
-from refusals import refused
+from outcomes import refused
 
 from dpadapt import persist
 from dpadapt.accounting.ledger import Ledger

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
+from outcomes import accepted, refused
 
 from dpadapt.accounting.ledger import Ledger
 
@@ -21,8 +21,7 @@ QUICK = {"forecast": {}, "rehearse": {"repeats": 2, "seed": 0}}
 @TASKS
 def test_a_table_and_a_page_are_written_and_nothing_is_spent(run, site, command, label, task):
     site.private.unlink()  # neither command needs the private file
-    outcome = run(*site.before(command, label=label, task=task, epsilon="1,0.3", **QUICK[command]))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*site.before(command, label=label, task=task, epsilon="1,0.3", **QUICK[command])))
     said = " ".join(outcome.out.split())
     assert "No private row was read and nothing was spent." in said
     assert said.index("ε = 0.3") < said.index("ε = 1")
@@ -41,8 +40,7 @@ def test_a_forecast_says_that_nothing_would_be_spent(run, site):
 def test_a_classification_can_be_forecast_without_public_labels(run, site, tmp_path):
     path = tmp_path / "unlabelled.csv"
     pd.read_csv(tmp_path / "public.csv").drop(columns="ill").to_csv(path, index=False)
-    outcome = run(*site.before("forecast", public=path, label="ill", task="classification"))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*site.before("forecast", public=path, label="ill", task="classification")))
     assert "no gate" in outcome.out
 
 
@@ -67,18 +65,14 @@ def test_split_by_takes_numbers_categories_and_dates(run, site, tmp_path, column
     frame.to_csv(tmp_path / "public.csv", index=False)
     schema = site.schema.read_text() + '\n[columns."since"]\ntype = "ignore"\n'
     site.schema.write_text(schema)
-    outcome = run(*site.before("rehearse", epsilon="1", split_by=column, **QUICK["rehearse"]))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*site.before("rehearse", epsilon="1", split_by=column, **QUICK["rehearse"])))
     assert f"along {column}" in " ".join(outcome.out.split())
 
 
-def test_a_random_split_says_that_it_contains_no_shift(run, site):
+def test_a_rehearsal_says_that_a_random_split_contains_no_shift_and_that_public_rows_were_too_few(run, site):
     outcome = run(*site.before("rehearse", epsilon="1", rows=60, **QUICK["rehearse"]))
     assert "can't tell what a shift would do" in " ".join(outcome.out.split())
     assert "too few public rows" not in " ".join(outcome.out.split())
-
-
-def test_a_rehearsal_says_that_public_rows_were_too_few(run, site):
     outcome = run(*site.before("rehearse", epsilon="1", **QUICK["rehearse"]))
     assert "too few public rows" in " ".join(outcome.out.split())
 
@@ -163,8 +157,7 @@ def advise(run, site):
 
 def test_advice_reads_no_private_row_and_its_next_command_can_be_run_as_it_is(advise, run, site):
     hidden = site.private.rename(site.folder / "elsewhere.csv")
-    outcome = advise()
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(advise())
     said = " ".join(outcome.out.split())
     assert "No private row was read and nothing was spent." in said
     assert "no difference (random split)" in said
@@ -175,8 +168,7 @@ def test_advice_reads_no_private_row_and_its_next_command_can_be_run_as_it_is(ad
     assert site.untouched()
     command = next(line for line in outcome.out.splitlines() if line.strip().startswith("dpadapt fit"))
     arguments = shlex.split(command.replace("PRIVATE.csv", str(hidden)).replace("model/", str(site.out)))
-    done = run(*arguments[1:], "--ledger", site.folder / "next.ledger")
-    assert done.code == 0, done.err
+    accepted(run(*arguments[1:], "--ledger", site.folder / "next.ledger"))
     assert Ledger.open(site.folder / "next.ledger").spent() > 0
 
 
@@ -190,8 +182,7 @@ def few_public_rows(site):
 @pytest.mark.usefixtures("few_public_rows")
 def test_a_schema_that_exists_is_used_and_left_alone(advise, site):
     before = site.schema.read_text()
-    outcome = advise(schema=site.schema)
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(advise(schema=site.schema))
     assert site.schema.read_text() == before
     assert "which was inferred" not in outcome.out
 
@@ -221,8 +212,7 @@ def test_a_schema_is_inferred_with_the_options_of_the_schema_command(run, site):
     advised = site.folder / "advised.toml"
     order = ["advise", site.folder / "public.csv", "--label", "cost", "--rows", 600, "--epsilon", "1", "--seed", 0]
     order += ["--out", site.folder / "a.html", "--schema"]
-    outcome = run(*order, advised, *options)
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*order, advised, *options))
     assert advised.read_text() == made.read_text()
     assert "id: a different text in every row" in outcome.out
     again = run(*order, advised, *options)

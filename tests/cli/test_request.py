@@ -7,7 +7,7 @@ import sys
 import tomllib
 
 import pytest
-from refusals import refused
+from outcomes import accepted, refused
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli.request import read_request
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.every_fourth
 def asked(run, site):
     """Return the path of a good request, for a quick method without a forecast."""
     path = site.folder / "request.toml"
-    outcome = run(*site.before("request", method="linear", rows=None, epsilon=0.5, out=path))
-    assert outcome.code == 0, outcome.err
+    accepted(run(*site.before("request", method="linear", rows=None, epsilon=0.5, out=path)))
     return path
 
 
@@ -51,8 +50,7 @@ def test_a_request_is_made_without_the_private_rows(run, site):
     assert request.schema == read_schema(site.schema)
     before = asked.read_text()
     site.private.unlink()
-    again = run(*site.before("request", epsilon=0.5, out=asked))
-    assert again.code == 0
+    again = accepted(run(*site.before("request", epsilon=0.5, out=asked)))
     assert "No private row was read" in again.out
     assert asked.read_text() == before
     assert site.untouched()
@@ -84,8 +82,7 @@ def test_at_a_terminal_the_custodian_is_asked(run, site, asked, monkeypatch, ans
 
 def test_a_request_is_the_fit_that_it_asks_for(run, site, asked):
     """The same receipt and model as by the options, up to the noise."""
-    outcome = run(*carry_out(site, asked, "--yes"))
-    assert outcome.code == 0, outcome.err
+    accepted(run(*carry_out(site, asked, "--yes")))
     by_request = json.loads((site.out / "receipt.json").read_text()), json_of(site.out)
     shutil.rmtree(site.out)
     assert run(*site.fit(epsilon=0.5, method="linear")).code == 0
@@ -98,8 +95,7 @@ def test_a_request_is_the_fit_that_it_asks_for(run, site, asked):
 
 def test_a_request_is_carried_out_under_an_allowance(run, site, asked):
     assert run("ledger", "allow", site.ledger, "anna", "--epsilon", "0.6").code == 0
-    outcome = run(*carry_out(site, asked, "--allowance", "anna", "--yes"))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*carry_out(site, asked, "--allowance", "anna", "--yes")))
     assert "anna: epsilon = 0.6 left of 0.6" in " ".join(outcome.out.split())
     anna = Ledger.open(site.ledger).allowance("anna")
     assert anna.spent() == pytest.approx(0.5, abs=1e-3)
@@ -144,11 +140,9 @@ def test_every_kind_of_fit_can_be_asked_for(run, site, changes, task):
         site.ledger.unlink()
         Ledger.open(site.ledger, epsilon=3.0, delta=1e-6, dataset="patients", adjacency=changes["adjacency"])
     path = site.folder / "request.toml"
-    outcome = run(*site.before("request", epsilon=0.5, out=path, **changes))
-    assert outcome.code == 0, outcome.err
+    accepted(run(*site.before("request", epsilon=0.5, out=path, **changes)))
     public = None if "public" in changes else "public.csv"
-    fitted = run(*carry_out(site, path, "--yes", public=public))
-    assert fitted.code == 0, fitted.err
+    accepted(run(*carry_out(site, path, "--yes", public=public)))
     model = json_of(site.out)
     assert task in json.dumps(model)
 

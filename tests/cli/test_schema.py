@@ -4,7 +4,7 @@ import os
 
 import pandas as pd
 import pytest
-from refusals import SECRET_TEXT, refused
+from outcomes import SECRET_TEXT, accepted, refused
 
 from dpadapt.tables import read_schema
 
@@ -40,8 +40,7 @@ def test_names_of_columns_do_not_steer_the_terminal(run, tmp_path):
     name = "id\x1b[2J\x07"
     cells = "".join(f"person {k},{k}\n" for k in range(60))
     (tmp_path / "public.csv").write_text(f"{name},age\n{cells}")
-    outcome = run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml")
-    assert outcome.code == 0
+    outcome = accepted(run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml"))
     assert "id\\x1b[2J\\x07" in outcome.out
     assert "\x1b" not in outcome.out
     assert read_schema(tmp_path / "schema.toml").columns[0].name == name
@@ -53,8 +52,7 @@ def test_names_of_columns_do_not_steer_the_terminal(run, tmp_path):
 @pytest.mark.parametrize("name", ["pub\x1b[2Jlic.csv", "pub\nlic.csv", os.fsdecode(b"pub\xfflic.csv"), "\t.csv"])
 def test_a_file_name_with_strange_characters_gives_a_schema_that_can_be_read(run, tmp_path, name):
     (tmp_path / name).write_text("age,plan\n1,a\n2,b\n")
-    outcome = run("schema", tmp_path / name, "-o", tmp_path / "schema.toml")
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run("schema", tmp_path / name, "-o", tmp_path / "schema.toml"))
     assert "\x1b" not in outcome.out
     assert read_schema(tmp_path / "schema.toml").dataset == ""
     refused(run("schema", tmp_path / name, "-o", tmp_path / "s.toml", "--dataset", "a\x1b[2J"), "--dataset")
@@ -73,8 +71,7 @@ def test_a_table_of_many_columns_is_described_quickly(run, tmp_path):
 def test_a_messy_table_has_a_schema_at_once_with_notes_on_what_is_ignored(run, tmp_path):
     rows = [f"{k};{'' if k % 7 else '?'};2020-{k % 12 + 1:02d}-11;{k % 3},5;note {k};" for k in range(60)]
     (tmp_path / "public.csv").write_bytes(("nr;gap;seen;cost;größe;empty\n" + "\n".join(rows)).encode("latin-1"))
-    outcome = run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml")
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run("schema", tmp_path / "public.csv", "-o", tmp_path / "schema.toml"))
     assert "1 number, 1 date, 4 ignored columns" in outcome.out
     for note in ("nr: looks like an identifier", "größe: a different text in every row", "empty: no public row"):
         assert note in outcome.out
@@ -104,8 +101,7 @@ def test_all_problems_are_listed_at_once_and_fixed(run, site, tmp_path):
     assert outcome.err.startswith("dpadapt: error: 3 problems left.")
     for words in ("'smoker' of the schema is missing in the private table", "'region' has no value", "'bmi' is 'fat'"):
         assert words in outcome.out
-    outcome = run(*check(site), "--fix")
-    assert outcome.code == 0, outcome.err
+    accepted(run(*check(site), "--fix"))
     assert run(*check(site)).code == 0
     assert run(*site.fit(epsilon=0.001, ledger=None)).code == 0
     assert [column.name for column in read_schema(site.schema).features("cost")] == ["age", "bmi", "ill"]
@@ -122,8 +118,7 @@ def test_only_the_first_line_of_the_private_file_is_read(run, site, tmp_path):
     assert "none of the schema's columns" in outcome.out
     assert SECRET_TEXT not in outcome.out + outcome.err
     site.private.write_text(f"{header},{SECRET_TEXT}\n")
-    outcome = run(*check(site))
-    assert outcome.code == 0
+    outcome = accepted(run(*check(site)))
     assert "they are not used" in outcome.out
     assert SECRET_TEXT not in outcome.out + outcome.err
 
@@ -133,8 +128,7 @@ def test_a_corrected_schema_can_be_written_elsewhere(run, site, tmp_path):
     private = pd.read_csv(site.private).drop(columns="smoker")
     private.to_csv(site.private, index=False)
     refused(run(*check(site), "-o", tmp_path / "better.toml"), "--out is where --fix writes")
-    outcome = run(*check(site), "--fix", "-o", tmp_path / "better.toml")
-    assert outcome.code == 0
+    accepted(run(*check(site), "--fix", "-o", tmp_path / "better.toml"))
     assert site.schema.read_bytes() == before
     assert "smoker" not in [column.name for column in read_schema(tmp_path / "better.toml").features("cost")]
 

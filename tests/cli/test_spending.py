@@ -1,10 +1,9 @@
 """The ledger that a command charges: where it is by default, its cap, and refusals before a private cell is read."""
 
-import os
 from pathlib import Path
 
 import pytest
-from refusals import refused
+from outcomes import accepted, refused, snapshot
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.accounting.places import ledger_of, ledger_place
@@ -12,6 +11,7 @@ from dpadapt.cli.options import SpendingOptions
 from dpadapt.cli.spending import Wish, _rounded_down, cost_of_budget, found_place, plan_ledger
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.mechanisms import Gaussian
+from tests.failures import failing
 
 
 def wish(epsilon=1.0, *, delta=1e-6, adjacency="zero-out", unit="row", dataset="patients", pure=False):
@@ -29,10 +29,7 @@ def without_naming_a_ledger(site, **changes):
 
 
 def no_reading(monkeypatch):
-    def fail(*_args, **_options):
-        raise AssertionError("a private cell was read")
-
-    monkeypatch.setattr("dpadapt.cli.fit.read_private", fail)
+    monkeypatch.setattr("dpadapt.cli.fit.read_private", failing(AssertionError("a private cell was read")))
 
 
 def another_public_table(run, site, *options):
@@ -47,16 +44,14 @@ def another_public_table(run, site, *options):
 def test_fit_keeps_a_ledger_beside_the_private_file_whatever_the_public_file_is_called(run, site):
     site.ledger.unlink()
     assert run("schema", site.folder / "public.csv", "-o", site.schema, "--force").code == 0
-    outcome = run(*without_naming_a_ledger(site))
-    assert outcome.code == 0, outcome.err
+    outcome = accepted(run(*without_naming_a_ledger(site)))
     ledger = Ledger.open(site.folder / "private.ledger")
     assert (ledger.epsilon, ledger.delta, ledger.dataset, ledger.unit) == (3.0, 1e-6, "private", "row")
     assert ledger.spent() == pytest.approx(1.0, rel=1e-3)
     said = " ".join(outcome.out.split())
     assert "at most epsilon = 3 at delta = 1e-06 may ever be spent on private (three times this --epsilon" in said
     # Another public file, schema and folder lead to the same ledger, which has no cap to tell of.
-    again = run(*without_naming_a_ledger(site, **another_public_table(run, site)))
-    assert again.code == 0, again.err
+    again = accepted(run(*without_naming_a_ledger(site, **another_public_table(run, site))))
     assert "New ledger" not in again.out
     assert ledger.n_charges == 2
     assert [path.name for path in site.folder.rglob("*.ledger")] == ["private.ledger"]
@@ -108,10 +103,7 @@ def test_of_two_fits_that_begin_at_once_one_is_refused(tmp_path):
 
 
 def test_a_link_that_cannot_be_made_is_said(tmp_path, monkeypatch):
-    def fail(*_args, **_options):
-        raise OSError(1, "not permitted")
-
-    monkeypatch.setattr("pathlib.Path.symlink_to", fail)
+    monkeypatch.setattr("pathlib.Path.symlink_to", failing(OSError(1, "not permitted")))
     path, link = ledger_of(tmp_path / "rows.csv", given=tmp_path / "other.ledger")
     plan = plan_ledger(path, wish(), link=link)
     plan.open()
@@ -151,8 +143,7 @@ def test_a_cap_that_is_asked_for_is_used_and_one_below_the_fit_is_refused(run, s
     refused(run(*without_naming_a_ledger(site, ledger_epsilon=0.5)), "--ledger-epsilon 0.5")
     own = site.private.with_suffix(".ledger")
     assert not own.exists()
-    outcome = run(*without_naming_a_ledger(site, ledger_epsilon=2, ledger_delta=1e-5))
-    assert outcome.code == 0
+    outcome = accepted(run(*without_naming_a_ledger(site, ledger_epsilon=2, ledger_delta=1e-5)))
     assert "(as asked for)" in " ".join(outcome.out.split())
     assert (Ledger.open(own).epsilon, Ledger.open(own).delta) == (2.0, 1e-5)
 
@@ -232,14 +223,6 @@ def copied(site):
     copy = site.folder / "copy.csv"
     copy.write_bytes(site.private.read_bytes())
     return copy, site.private.with_suffix(".ledger")
-
-
-def snapshot(folder):
-    """Return every path below a folder with what it holds or leads to."""
-    return {
-        path: os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-        for path in folder.rglob("*")
-    }
 
 
 @pytest.mark.parametrize("how", ["copied", "renamed"])

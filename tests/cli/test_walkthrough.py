@@ -49,9 +49,3 @@ def test_the_commands_of_the_first_page_fit_a_model_to_two_files(run, tmp_path, 
         assert outcome.code == 0, f"{command}: {outcome.err}"
     assert Path("model", "report.html").exists()
     assert Path("private.ledger").exists()
-
-
-@pytest.mark.parametrize("option", ["--ledger-epsilon", "--seed", "--category", "--adjacency", "--method"])
-def test_options_on_the_page_exist(run, option):
-    assert option in _TEXT
-    assert option in run("fit", "--help").out + run("schema", "--help").out

@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -78,11 +79,8 @@ def test_of_several_simultaneous_questions_one_is_answered(tmp_path, quick):
         with contextlib.suppress(PrivacyError):
             said.append((name, make(tmp_path).answer(sent(name))))
 
-    threads = [threading.Thread(target=ask, args=(str(k),)) for k in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, map(str, range(8))))
     assert len(said) == 1
 
 

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from crash_books import DRIVER, accepted, check_books
-from ledger_files import UNSAFE, ServerPlace
+from ledger_files import STEP, SUM, UNSAFE, ServerPlace, charged_three_times
 from postgres_server import PASSWORD, Server
 
 from dpadapt.accounting import Ledger
@@ -23,11 +24,7 @@ from dpadapt.accounting.filter import Filter
 from dpadapt.errors import BudgetExceeded, LedgerError
 from dpadapt.integrations import postgres
 from dpadapt.integrations.postgres import Address
-from dpadapt.mechanisms import Gaussian, RandomizedResponse, clipped_sum
-from dpadapt.mechanisms.mechanism import Repeated
-
-SUM = clipped_sum([[0.5]], 1.0)
-STEP = RandomizedResponse(0.125)
+from dpadapt.mechanisms import Gaussian, RandomizedResponse
 
 
 @pytest.fixture
@@ -42,11 +39,7 @@ def place(server, request):
 
 @pytest.fixture
 def ledger(place):
-    ledger = place.open(epsilon=3.0, delta=1e-6)
-    ledger.release(Gaussian(20.0), SUM, label="first")
-    ledger.start(Repeated(STEP, 3), label="second")
-    ledger.release(Gaussian(30.0), SUM, label="third")
-    return ledger
+    return charged_three_times(place.open(epsilon=3.0, delta=1e-6))
 
 
 def labels_of(place):
@@ -216,11 +209,8 @@ def test_a_charge_does_not_depend_on_the_defaults_of_the_server(place, ledger):
         place.execute(f'ALTER DATABASE "{place.database}" SET {setting}')
     assert place.execute("SHOW synchronous_commit") == [("off",)]
     ledgers = [place.open() for _ in range(2)]
-    threads = [threading.Thread(target=each.start, args=(STEP,), kwargs={"label": "x"}) for each in ledgers * 3]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda each: each.start(STEP, label="x"), ledgers * 3))
     assert len(labels_of(place)) == 9
 
 
@@ -337,15 +327,9 @@ def test_a_data_set_has_one_ledger(place, ledger):
 
 
 def test_a_ledger_made_by_several_threads_at_once_is_one_ledger(place):
-    made = []
-    work = lambda: made.append(place.open(epsilon=3.0, delta=0.0))  # noqa: E731
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: place.open(epsilon=3.0, delta=0.0), range(4)))
     assert len({each._store.id for each in made}) == 1
-    assert len(made) == 4
 
 
 def test_labels_and_names_of_any_characters_are_kept(place):
@@ -358,51 +342,56 @@ def test_labels_and_names_of_any_characters_are_kept(place):
     assert again.dataset == name
 
 
-def test_the_rights_that_an_analyst_needs_do_not_let_charges_disappear(place, ledger):
+@pytest.fixture
+def role(place):
+    """Return a function that makes a user of the server, who is gone afterwards."""
+    made = []
+
+    def make(name):
+        made.append(name)
+        place.execute(f"DROP ROLE IF EXISTS {name}")
+        place.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'")
+        return place.server.url(place.database, user=name)
+
+    yield make
+    for name in made:
+        place.execute(f"DROP OWNED BY {name}")
+        place.execute(f"DROP ROLE {name}")
+
+
+def test_the_rights_that_an_analyst_needs_do_not_let_charges_disappear(place, ledger, role):
     """The rights of docs/guides/ledger-on-a-server.md: to add records, and to change the row of a ledger."""
     page = (Path(__file__).parents[2] / "docs" / "guides" / "ledger-on-a-server.md").read_text()
     (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
-    place.execute("DROP ROLE IF EXISTS anna")
-    place.execute(f"CREATE ROLE anna LOGIN PASSWORD '{PASSWORD}'")
-    address = place.server.url(place.database, user="anna")
+    address = role("anna")
     assert "lacks a right" in refusal(lambda: Ledger.open(address, dataset="ledger"))
-    try:
-        for statement in grants.split(";")[:-1]:
-            place.execute(statement)
-        Ledger.open(address, dataset="ledger").start(STEP, label="anna's")
-        Ledger.open(address, dataset="new", epsilon=1.0, delta=0.0).start(STEP, label="x")
-        import psycopg
+    for statement in grants.split(";")[:-1]:
+        place.execute(statement)
+    Ledger.open(address, dataset="ledger").start(STEP, label="anna's")
+    Ledger.open(address, dataset="new", epsilon=1.0, delta=0.0).start(STEP, label="x")
+    import psycopg
 
-        with psycopg.connect(place.server.url(place.database, user="anna", password=PASSWORD), autocommit=True) as her:
-            for statement in (
-                "DELETE FROM dpadapt.records",
-                "UPDATE dpadapt.records SET text = ''",
-                "DELETE FROM dpadapt.ledgers",
-                "TRUNCATE dpadapt.records",
-                "ALTER TABLE dpadapt.records RENAME TO other",
-            ):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    her.execute(statement)
-            her.execute(DAMAGE["row set back to the start"].replace("number = 0)", "number = 0 AND ledger = id)"))
-        assert "don't agree" in refusal(place.open)
-    finally:
-        place.execute("DROP OWNED BY anna")
-        place.execute("DROP ROLE anna")
+    with psycopg.connect(place.server.url(place.database, user="anna", password=PASSWORD), autocommit=True) as her:
+        for statement in (
+            "DELETE FROM dpadapt.records",
+            "UPDATE dpadapt.records SET text = ''",
+            "DELETE FROM dpadapt.ledgers",
+            "TRUNCATE dpadapt.records",
+            "ALTER TABLE dpadapt.records RENAME TO other",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                her.execute(statement)
+        her.execute(DAMAGE["row set back to the start"].replace("number = 0)", "number = 0 AND ledger = id)"))
+    assert "don't agree" in refusal(place.open)
 
 
-def test_a_reader_needs_no_right_to_write(place, ledger):
-    place.execute("DROP ROLE IF EXISTS rita")
-    place.execute(f"CREATE ROLE rita LOGIN PASSWORD '{PASSWORD}'")
+def test_a_reader_needs_no_right_to_write(place, ledger, role):
+    address = role("rita")
     place.execute("GRANT USAGE ON SCHEMA dpadapt TO rita")
     place.execute("GRANT SELECT ON ALL TABLES IN SCHEMA dpadapt TO rita")
-    try:
-        address = place.server.url(place.database, user="rita")
-        assert len(Ledger.open(address, dataset="ledger", read_only=True).entries) == 3
-        assert "lacks a right" in refusal(lambda: Ledger.open(address, dataset="ledger"))
-        assert "lacks a right" in refusal(lambda: Ledger.open(address, dataset="new", epsilon=1.0, delta=0.0))
-    finally:
-        place.execute("DROP OWNED BY rita")
-        place.execute("DROP ROLE rita")
+    assert len(Ledger.open(address, dataset="ledger", read_only=True).entries) == 3
+    assert "lacks a right" in refusal(lambda: Ledger.open(address, dataset="ledger"))
+    assert "lacks a right" in refusal(lambda: Ledger.open(address, dataset="new", epsilon=1.0, delta=0.0))
 
 
 def test_a_row_that_is_never_free_is_reported(place, ledger, monkeypatch):
@@ -523,12 +512,6 @@ def test_a_connection_that_is_refused_is_explained_in_one_line(server, change, w
     assert "Nothing was charged and nothing was released" in message
 
 
-def test_a_missing_driver_is_named_with_its_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ImportError, match=r"needs psycopg: pip install 'dpadapt\[postgres\]'"):
-        Ledger.open("postgresql://host/db", dataset="x")
-
-
 # Processes and threads
 
 
@@ -558,14 +541,12 @@ def test_a_forked_process_has_a_connection_of_its_own(place, ledger):
 
 def test_threads_share_one_connection_which_ends_with_the_ledger(place):
     ledger = place.open(epsilon=3.0, delta=0.0)
-    arguments = {"args": (RandomizedResponse(0.01),), "kwargs": {"label": "x"}}
-    threads = [threading.Thread(target=ledger.start, **arguments) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(ledger.start, RandomizedResponse(0.01), label="x")
+    assert len(ledger.entries) == 8
     assert backends(place) == 1
-    del ledger, threads
+    del ledger, pool
     for _ in range(100):
         if not backends(place):
             break
@@ -576,27 +557,15 @@ def test_threads_share_one_connection_which_ends_with_the_ledger(place):
 def test_waiting_charges_are_committed_together_and_checked_one_after_the_other(place):
     """While one thread waits for the row, nine others want a charge of which only seven fit under the cap."""
     ledger = place.open(epsilon=8 * 0.125 + 0.01, delta=0.0)
-    outcomes = []
-
-    def work():
-        try:
-            ledger.start(STEP, label="x")
-            outcomes.append("made")
-        except BudgetExceeded:
-            outcomes.append("refused")
-
-    with place.server.connect(place.database) as holder:
+    with ThreadPoolExecutor(10) as pool, place.server.connect(place.database) as holder:
         holder.execute("BEGIN")
         holder.execute("SELECT * FROM dpadapt.ledgers FOR UPDATE")
-        threads = [threading.Thread(target=work) for _ in range(10)]
-        for thread in threads:
-            thread.start()
+        charges = [pool.submit(ledger.start, STEP, label="x") for _ in range(10)]
         while len(ledger._store._session.waiting) < 10:
             time.sleep(0.01)
         holder.execute("COMMIT")
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == ["made"] * 8 + ["refused"] * 2
+    errors = [type(charge.exception()) for charge in charges]
+    assert (errors.count(type(None)), errors.count(BudgetExceeded)) == (8, 2)
     tokens = place.execute(
         'SELECT count(DISTINCT substring(text from \'"token": "[0-9a-f]+\')) FROM dpadapt.records WHERE number > 0'
     )

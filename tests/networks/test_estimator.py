@@ -203,14 +203,6 @@ def test_every_release_is_a_sum_over_the_sample_of_its_own_step():
         assert total == pytest.approx(np.bincount(sample, minlength=40))
 
 
-def test_warm_is_more_accurate_than_cold_with_a_small_budget():
-    cold, warm = (
-        make(transfer=how, epsilon=0.1, learning_rate=0.05).fit(X, y, public=PUBLIC).score(X, y)
-        for how in ("cold", "warm")
-    )
-    assert warm > cold + 0.1
-
-
 def test_a_fit_changes_neither_torchs_global_stream_nor_the_given_module():
     module = perceptron(4, 3)
     before = copy.deepcopy(module.state_dict())

@@ -8,30 +8,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from small_networks import norms, one_by_one, problem  # noqa: E402
+from small_networks import norms, problem  # noqa: E402
 from torch import nn  # noqa: E402
 
-from benchmarks.mirror.models import lstm_language_model  # noqa: E402
 from dpadapt import Adjacency, PrivacyError  # noqa: E402
 from dpadapt.inputs.persons import person_shares  # noqa: E402
 from dpadapt.networks import ghost_clipping, row_gradients  # noqa: E402
 from dpadapt.networks.ghost_clipping import GhostEngine  # noqa: E402
-from dpadapt.networks.models import sequence_loss  # noqa: E402
 from dpadapt.networks.row_gradients import RowsLoss, VmapEngine, clipped_gradient_sum, cross_entropy  # noqa: E402
 
 HOSTILE = [1e3, 1e10, 1e19, 1e30, 3e38, 1e-30, float("inf"), float("nan"), 0.0]
-
-
-def test_language_models_are_clipped_by_sequence():
-    torch.manual_seed(0)
-    rows_loss = RowsLoss(lstm_language_model(50, n_units=8), sequence_loss)
-    inputs, targets = torch.randint(50, (20, 7)), torch.randint(50, (20, 7))
-    plain = one_by_one(rows_loss, inputs, targets)
-    expected_norms = np.linalg.norm(plain, axis=1)
-    for engine in (GhostEngine(rows_loss), VmapEngine(rows_loss)):
-        assert norms(engine, inputs, targets) == pytest.approx(expected_norms, rel=1e-4)
-        expected = (plain * np.minimum(1, 0.3 / expected_norms)[:, None]).sum(axis=0)
-        assert np.allclose(clipped_gradient_sum(engine, inputs, targets, 0.3).value, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
@@ -54,28 +40,30 @@ def test_no_row_moves_the_sum_beyond_its_sensitivity(name, engine_of):
     assert furthest > 0.95 * clip_norm  # the bound is reached, so a wrong one would show
 
 
-def removed(engine_of, dtype, n_rows):
-    """Return how far the removal of a row moves the sum of many aligned gradients, in clipping norms."""
+def removed(engine_of, dtype, row, ids, left_out, *, shared):
+    """Return how far the removal of each id moves the sum of many aligned gradients, in clipping norms, and the sum."""
     torch.manual_seed(0)
     rows_loss = RowsLoss(nn.Linear(3, 2).to(dtype), cross_entropy)
-    inputs = (torch.randn(3)[None] * (1 + 1e-3 * torch.rand(n_rows, 1))).to(dtype)
-    engine, targets = engine_of(rows_loss), torch.zeros(n_rows, dtype=torch.long)
-    whole = clipped_gradient_sum(engine, inputs, targets, 0.1)
-    moved = 0.0
-    for row in range(0, n_rows, n_rows // 16):
-        kept = torch.arange(n_rows) != row
-        without = clipped_gradient_sum(engine, inputs[kept], targets[kept], 0.1)
-        moved = max(moved, float(np.linalg.norm(whole.value - without.value)) / 0.1)
-    return moved, whole
+    inputs = (row[None] * (1 + 1e-3 * torch.rand(len(ids), 1))).to(dtype)
+    engine, targets = engine_of(rows_loss), torch.zeros(len(ids), dtype=torch.long)
+
+    def total(kept):
+        shares = person_shares(ids[kept], int(kept.sum())) if shared else None
+        index = torch.from_numpy(np.flatnonzero(kept))
+        return clipped_gradient_sum(engine, inputs[index], targets[index], 0.1, shares)
+
+    whole = total(ids == ids)
+    return [float(np.linalg.norm(whole.value - total(ids != each).value)) / 0.1 for each in left_out], whole
 
 
 @pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
 def test_a_removed_row_moves_a_sum_in_float64_by_its_bound_and_sums_in_float32_are_refused(engine_of):
-    moved, double = removed(engine_of, torch.float64, 6000)
-    assert 0.9 < moved <= 1 + 1e-9
+    rows, row = np.arange(6000), torch.tensor([1.5, -0.3, -2.2])
+    moved, double = removed(engine_of, torch.float64, row, rows, rows[::375], shared=False)
+    assert 0.9 < max(moved) <= 1 + 1e-9
     assert double.sensitivity("l2", Adjacency.ADD_REMOVE) == 0.1
-    moved, single = removed(engine_of, torch.float32, 6000)
-    assert moved > 1 + 1e-7  # rounding of the other rows adds up
+    moved, single = removed(engine_of, torch.float32, row, rows, rows[::375], shared=False)
+    assert max(moved) > 1 + 1e-7  # rounding of the other rows adds up
     with pytest.raises(PrivacyError, match="float32"):
         single.sensitivity("l2", Adjacency.ADD_REMOVE)
     assert single.sensitivity("l2", Adjacency.ZERO_OUT) == 0.1
@@ -116,20 +104,9 @@ def test_no_person_moves_the_sum_beyond_its_sensitivity(name, engine_of):
 @pytest.mark.parametrize("engine_of", [GhostEngine, VmapEngine])
 def test_a_removed_person_moves_a_sum_in_float64_by_its_bound_and_sums_in_float32_are_refused(engine_of):
     """Many aligned gradients, so that what rounding does to the rows of others adds up."""
-    torch.manual_seed(0)
-    ids = np.arange(6000) % 2000
-    moved = {}
+    ids, moved = np.arange(6000) % 2000, {}
     for dtype in (torch.float64, torch.float32):
-        rows_loss = RowsLoss(nn.Linear(3, 2).to(dtype), cross_entropy)
-        inputs = (torch.ones(3)[None] * (1 + 1e-3 * torch.rand(6000, 1))).to(dtype)
-        engine, targets = engine_of(rows_loss), torch.zeros(6000, dtype=torch.long)
-        whole = clipped_gradient_sum(engine, inputs, targets, 0.1, person_shares(ids, 6000))
-        moved[dtype] = []
-        for person in (0, 1, 700, 1999):
-            kept = ids != person
-            index, shares = torch.from_numpy(np.flatnonzero(kept)), person_shares(ids[kept], int(kept.sum()))
-            without = clipped_gradient_sum(engine, inputs[index], targets[index], 0.1, shares)
-            moved[dtype].append(float(np.linalg.norm(whole.value - without.value)) / 0.1)
+        moved[dtype], whole = removed(engine_of, dtype, torch.ones(3), ids, (0, 1, 700, 1999), shared=True)
         for adjacency in Adjacency:
             if dtype is torch.float64:
                 assert whole.sensitivity("l2", adjacency) == 0.1 * adjacency.factor

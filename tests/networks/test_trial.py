@@ -17,12 +17,14 @@ RANDOM = np.random.default_rng(0)
 X, y = RANDOM.standard_normal((60, 4)), RANDOM.integers(0, 2, 60)
 
 
-class Centred(nn.Module):
-    """Subtracts the mean of the batch from each row."""
-
+class OneLayer(nn.Module):
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(4, 2)
+
+
+class Centred(OneLayer):
+    """Subtracts the mean of the batch from each row."""
 
     def forward(self, rows):
         return self.layer(rows - rows.mean(dim=0))
@@ -35,12 +37,11 @@ class CentredInTraining(Centred):
         return super().forward(rows) if self.training else self.layer(rows)
 
 
-class Counting(nn.Module):
+class Counting(OneLayer):
     """Adds its rows to a buffer."""
 
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(4, 2)
         self.register_buffer("seen", torch.zeros(4))
 
     def forward(self, rows):
@@ -49,12 +50,8 @@ class Counting(nn.Module):
         return self.layer(rows)
 
 
-class Hidden(nn.Module):
+class Hidden(OneLayer):
     """Stores its rows as an attribute that is no buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
 
     def forward(self, rows):
         self.kept = rows
@@ -72,12 +69,8 @@ class Odd(nn.Module):
         return rows @ self.weight.T
 
 
-class Sorted(nn.Module):
+class Sorted(Odd):
     """Branches on the value of a row, which vmap can't follow, and owns a parameter that ghost clipping can't."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(2, 4))
 
     def forward(self, rows):
         return torch.stack([row @ self.weight.T if float(row.sum()) > 0 else -row @ self.weight.T for row in rows])

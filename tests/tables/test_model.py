@@ -69,6 +69,17 @@ def classifier(**params):
     return TableModel(estimator, SCHEMA, label="ill")
 
 
+def fit_of(model):
+    """Return a fit for `audit.record`; a warning is an error."""
+
+    def fit(data, ledger):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
+
+    return fit
+
+
 def test_a_model_is_fitted_on_messy_frames_and_predicts():
     ledger = Ledger(epsilon=3.0, delta=1e-6)
     model = regressor().fit(PRIVATE, public=Public(PUBLIC), ledger=ledger)
@@ -216,11 +227,7 @@ def test_private_cells_leave_only_through_releases(model):
                 other.loc[row, name] = None
                 other.at[row, name] = mess[(row + column) % len(mess)]
 
-    def fit(data, ledger):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
-
+    fit = fit_of(model)
     tape = audit.record(fit, PRIVATE)
     assert len(tape.releases) > 0
     for poison in (math.nan, 1e300):
@@ -235,11 +242,7 @@ def test_private_cells_leave_only_through_releases(model):
 def test_a_private_row_without_a_label_counts_nothing_and_is_not_noticed(model):
     """How many labels are missing shows neither in the path of releases nor in the model, given the releases."""
 
-    def fit(data, ledger):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
-
+    fit = fit_of(model)
     tape = audit.record(fit, PRIVATE)
     gone = PRIVATE.astype(object)
     gone.loc[100:, model.label] = None
@@ -308,10 +311,7 @@ def test_a_clustering_counts_the_rows_of_a_person_as_one_and_needs_no_label():
 
 def test_persons_leave_only_through_releases():
     model = regressor().set_params(person="id")
-
-    def fit(data, ledger):
-        return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
-
+    fit = fit_of(model)
     data = persons_table()
     tape = audit.record(fit, data, unit="person")
     # Other rows in another order, more or fewer of each person; as many persons.
@@ -378,10 +378,7 @@ def test_weights_with_decimal_commas_are_numbers():
 
 def test_weights_leave_only_through_releases():
     model = regressor(max_weight=10.0).set_params(weight="stands_for", person="id")
-
-    def fit(data, ledger):
-        return clone(model).fit(data, public=Public(PUBLIC), ledger=ledger)
-
+    fit = fit_of(model)
     data = with_weights(persons_table(), 4)
     tape = audit.record(fit, data, unit="person")
     other = visits(len(data), 9, shift=-500).assign(id=data["id"], stands_for=data["stands_for"].to_numpy()[::-1])
@@ -422,17 +419,6 @@ def test_what_cannot_be_fitted_is_refused_without_showing_a_cell(case):
     assert SECRET not in str(failure.value)
     assert failure.value.__context__ is None
     assert ledger.entries == []
-
-
-def test_a_private_label_that_cannot_be_read_makes_a_null_row():
-    """The same fit as with that label missing, and nothing is said: a message would tell that such a row exists."""
-    rows = np.arange(len(PRIVATE)) < 3
-    for model, label in ((regressor(), "cost"), (classifier(), "ill")):
-        unread, missing = (PRIVATE.assign(**{label: PRIVATE[label].mask(rows, cell)}) for cell in (SECRET, None))
-        first, second = (clone(model).fit(private, public=Public(PUBLIC)) for private in (unread, missing))
-        assert np.array_equal(first.predict(NEW), second.predict(NEW))
-        assert first.privacy_ == second.privacy_
-        assert (first.notes_, SECRET in str(first.privacy_)) == ([], False)
 
 
 def test_classes_of_mixed_types_are_refused_before_a_private_cell_is_read():

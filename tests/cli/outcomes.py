@@ -1,9 +1,17 @@
-"""What every refusal on the command line looks like: one line, the argument named, no private value."""
+"""What commands answer: no error, or one line that names the argument and shows no private value."""
+
+import os
 
 import pandas as pd
 
 SECRET_TEXT = "ZEBRA7731"
 SECRET_NUMBER = "98765.4321"
+
+
+def accepted(outcome):
+    """Return the outcome of a command that ended well."""
+    assert outcome.code == 0, outcome.err
+    return outcome
 
 
 def refused(outcome, *named: str) -> None:
@@ -15,6 +23,14 @@ def refused(outcome, *named: str) -> None:
         assert name in outcome.err
     for secret in (SECRET_TEXT, SECRET_NUMBER, "Traceback"):
         assert secret not in outcome.err
+
+
+def snapshot(folder):
+    """Return every path below a folder with what it holds or leads to."""
+    return {
+        path: os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        for path in folder.rglob("*")
+    }
 
 
 def edit_private(site, change) -> None:
