@@ -1,4 +1,4 @@
-"""A small public and a large private sample of one population: mirror descent of paper 2, its baselines, and ours.
+"""A small public and a large private sample of one population: mirror descent of paper 2, plain descent, and ours.
 
 The target is log(1 + visits to the doctor) in a health insurance experiment. As in the paper, 4% of the rows are
 public. Test rows are set aside for the comparison; with truly private rows the comparison would be a release, too.
@@ -6,9 +6,9 @@ public. Test rows are set aside for the comparison; with truly private rows the 
 
 import numpy as np
 
-from dpadapt import Ledger, PrivateTransferRegressor, Public
+from dpadapt import Ledger, PrivateLinearRegression, PrivateTransferRegressor, Public
 from dpadapt.datasets import bundled
-from dpadapt.papers.mirror import PDADPMDRegressor, PrivateGradientDescentRegressor
+from dpadapt.papers.mirror import PDADPMDRegressor
 
 domains = bundled.randhie_by_plan()
 X = np.vstack([domains.source.X, domains.target.X]).astype(float)
@@ -27,8 +27,7 @@ def error(model):
 budget = {"epsilon": 1.0, "delta": 1e-6}
 models = {
     "public alone": PrivateTransferRegressor(1e-9, 1e-15, prior="same-population"),  # too small a budget to spend
-    "cold gradient descent": PrivateGradientDescentRegressor(**budget, start="cold"),
-    "warm gradient descent": PrivateGradientDescentRegressor(**budget),
+    "warm gradient descent": PrivateLinearRegression(**budget, solver="descent"),
     "mirror descent": PDADPMDRegressor(**budget),
     "mirror descent, first order": PDADPMDRegressor(**budget, step="first-order"),
     "PrivateTransferRegressor": PrivateTransferRegressor(**budget, prior="same-population"),

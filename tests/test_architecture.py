@@ -363,8 +363,8 @@ def test_importing_is_light():
 
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
-    "files": 161,
-    "lines": 48810,
+    "files": 160,
+    "lines": 48500,
     "lines of tests": 42200,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
@@ -382,7 +382,7 @@ ROOMS = {
     "learning": 2880,
     "mechanisms": 2140,
     "networks": 2221,
-    "papers": 8229,
+    "papers": 7918,
     "report": 1769,
     "representation": 2400,
     "tables": 3036,

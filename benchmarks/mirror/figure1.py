@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentRegressor
 from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import compared, everywhere, judged, mean_intervals
 from dpadapt.accounting.cost import gaussian_mu
 from dpadapt.data import Public
 from dpadapt.papers.mirror.base import paper_noise_multiplier
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor
-from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
 # Descent for linear regression with all settings of a grid at once, one column each. The steps are those of the

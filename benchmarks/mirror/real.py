@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data import measurements, people
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from benchmarks.running import cores, in_order
 from benchmarks.transfer.common import compared, real_data
 from dpadapt.data import Public
 from dpadapt.papers.mirror.estimators import PDADPMDClassifier, PDADPMDRegressor
-from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from dpadapt.transfer.classification import PrivateTransferClassifier
 from dpadapt.transfer.regression import PrivateTransferRegressor
 

@@ -18,13 +18,13 @@ from unittest import mock
 
 import numpy as np
 
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from benchmarks.transfer.common import Row, error, gathered, harm, split, wanted
 from benchmarks.transfer.sets import ROBUSTNESS_TASKS, TASKS, Array, Task, classes_of, loaded, task_named
 from dpadapt.data import Public
 from dpadapt.errors import DataUnavailable
 from dpadapt.learning.linear import PrivateLinearRegression
 from dpadapt.learning.logistic import PrivateLogisticRegression
-from dpadapt.papers.mirror import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from dpadapt.papers.mirror import base as mirror_base
 from dpadapt.papers.mirror import public_fit as mirror_public_fit
 from dpadapt.transfer.classification import PrivateTransferClassifier

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpadapt
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from benchmarks.rivals.private_clustering import PrivateHistogramSource, PrivateKMeansSource
 from dpadapt.accounting.cost import add_entries, epsilon, gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger
@@ -50,7 +51,7 @@ from dpadapt.mechanisms import (
 from dpadapt.mechanisms.mechanism import Sampled
 from dpadapt.methods import PREDICTORS, Method
 from dpadapt.papers.adaptation import FeatureMapAdaptation
-from dpadapt.papers.mirror import PDADPMDMean, PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
+from dpadapt.papers.mirror import PDADPMDMean
 from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
 from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
 from dpadapt.papers.source_target import NAS, NNA

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.mirror import figure1, networks, theory
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentRegressor
 from dpadapt import Public
 from dpadapt.papers.mirror.estimators import PDADPMDRegressor
-from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
 
 
 @pytest.fixture(scope="module")

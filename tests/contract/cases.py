@@ -379,12 +379,6 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("first-order steps", "regression", labelled, n_steps=20, step="first-order"),
         variant("raw features", "regression", labelled, n_steps=20, standardise=False, fit_intercept=False),
     ],
-    "PrivateGradientDescentRegressor": [
-        *with_every_public("regression", n_steps=10),
-        variant("whitened", "regression", labelled, n_steps=10, start="cold", whiten=True),
-        variant("Poisson samples", "regression", labelled, n_steps=8, batch_size=100),
-        variant("raw features", "regression", nothing, n_steps=10, fit_intercept=False),
-    ],
     "ProjectedDPSGD": [
         variant("Poisson samples", "regression", nothing, n_epochs=2, batch_size=100),
         Recipe("public tasks", "regression", labelled("regression"), {"n_epochs": 5, "batch_size": 400}),
@@ -436,10 +430,6 @@ RECIPES: dict[str, list[Recipe]] = {
         ),
     ],
     "PDADPMDClassifier": with_every_public("classes", n_steps=20),
-    "PrivateGradientDescentClassifier": [
-        *with_every_public("classes", n_steps=10),
-        variant("Poisson samples", "classes", labelled, n_steps=8, batch_size=100),
-    ],
     "DescentProbe": [
         Recipe("whitened", "classes", unlabelled, {"rows": "whitened", "n_steps": 10}),
         variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),

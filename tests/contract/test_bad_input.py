@@ -41,7 +41,7 @@ N, N_PUBLIC, D = 397, 60, 3  # no message may show the number of private rows
 DEFAULT, THOROUGH = 300, 3000
 OPTIONAL = ("dpadapt.networks", "dpadapt.integrations.flower")  # they need torch or Flower
 REFUSALS = (ValueError, TypeError, PrivacyError, BudgetExceeded)
-CALIBRATING = ("mirror.base", "mirror.gradient_descent", "subspace.probes", "subspace.solvers")
+CALIBRATING = ("mirror.base", "subspace.probes", "subspace.solvers")
 # Parameters of the estimators that have them: few steps, and noise that can be repeated.
 DEFAULTS = {"epsilon": 8.0, "delta": 1e-3, "n_steps": 5, "n_clusters": 3, "n_epochs": 1, "random_state": 0}
 # Other ways through a fit.

@@ -23,8 +23,6 @@ from dpadapt.papers.adaptation import CnvxAdap
 from dpadapt.papers.mirror import (
     PDADPMDClassifier,
     PDADPMDRegressor,
-    PrivateGradientDescentClassifier,
-    PrivateGradientDescentRegressor,
 )
 from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
 from tests.inputs.streamed import MAKERS, N_COLUMNS, assert_same, data_of
@@ -61,8 +59,6 @@ SUMMING = [
     (PrivateSubspaceRegressor(basis=np.eye(N_COLUMNS)[:, :2]), "regressor", "none"),
     (PDADPMDRegressor(n_steps=5), "regressor", "labelled"),
     (PDADPMDClassifier(n_steps=5, step="first-order"), "classifier", "labelled"),
-    (PrivateGradientDescentRegressor(n_steps=5, whiten=True), "regressor", "labelled"),
-    (PrivateGradientDescentClassifier(n_steps=5, batch_size=900), "classifier", "labelled"),
     (DescentProbe(n_steps=5, rows="whitened", batch_size=900), "classifier", "labelled"),
     (LeastSquaresProbe(gram="private", classes=[0, 1]), "classifier", "none"),
     (DPAMBSSGD(batch_size=9000), "regressor", "none"),

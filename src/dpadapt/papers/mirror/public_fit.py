@@ -18,7 +18,7 @@ from dpadapt.learning.losses import log_loss, softmax
 from dpadapt.learning.public_models import public_classifier
 from dpadapt.learning.scaling import Scaling
 from dpadapt.papers.mirror.maps import solve_factored
-from dpadapt.rows import Part, Rows, row_products
+from dpadapt.rows import Part, Rows
 
 Vector = NDArray[np.float64]
 
@@ -82,15 +82,10 @@ class Coordinates:
         moved = self.transform(X)
         return np.column_stack([moved, np.ones(len(moved), moved.dtype)]) if self.intercept else moved
 
-    def rows(self, part: Part, *, fixed_rows: bool, basis: Vector | None = None) -> Rows:
-        """Return private rows, multiplied by `basis` if it is given."""
-        if basis is None:
-            Z, intercept = self.transform(part.X), self.intercept
-        else:
-            with np.errstate(all="ignore"):
-                Z = row_products(self.extend(part.X), basis.astype(part.X.dtype), fixed_rows=fixed_rows)
-            intercept = False
-        return Rows(Z, part.y, intercept=intercept, shares=part.shares, fixed_rows=fixed_rows)
+    def rows(self, part: Part, *, fixed_rows: bool) -> Rows:
+        """Return private rows."""
+        Z = self.transform(part.X)
+        return Rows(Z, part.y, intercept=self.intercept, shares=part.shares, fixed_rows=fixed_rows)
 
     def constant(self, level: float) -> Vector:
         """Return the solution that predicts `level` everywhere; zero if there is no constant feature."""
@@ -424,18 +419,10 @@ def mirror_descent_model(fit: PublicFit, inverse: Vector, unit: float) -> Descen
     """
     norms = np.linalg.norm(fit.sample, axis=1)
     # E |H^-1 x|² over new rows x: for a row that is part of H, H^-1 x is 1 - h times as long as for a new row.
-    squares = np.sum(inverse**2, axis=0) / _one_minus_leverage(fit, inverse) ** 2
+    squares = np.sum(inverse**2, axis=0) / one_minus_leverage(fit, inverse) ** 2
     noise_loss = unit**2 * float(np.mean(fit.curvature * squares)) * fit.n_scores / 2
     # Where the public Hessian is smallest, the population's is nearer its mean.
     return DescentModel(norms * fit.derivatives, noise_loss, unit, max(unit, fit.mean_eigenvalue), fit.excess)
-
-
-def whitened_descent_model(fit: PublicFit, inverse: Vector, unit: float) -> DescentModel:
-    """Return the model of gradient descent on rows multiplied by the inverse root of the Hessian."""
-    squares = np.einsum("ij,ji->i", fit.sample, inverse) / _one_minus_leverage(fit, inverse)
-    noise_loss = float(np.mean(fit.curvature * squares)) * fit.n_scores / 2
-    fastest = max(1.0, fit.mean_eigenvalue / unit)
-    return DescentModel(np.sqrt(squares) * fit.derivatives, noise_loss, 1.0, fastest, fit.excess)
 
 
 def _largest_eigenvalue(matrix: Vector) -> float:
@@ -454,7 +441,7 @@ def _largest_eigenvalue(matrix: Vector) -> float:
     return 1.001 * value
 
 
-def _one_minus_leverage(fit: PublicFit, inverse: Vector) -> Vector:
+def one_minus_leverage(fit: PublicFit, inverse: Vector) -> Vector:
     """Return 1 - h for each sampled row, h its leverage in the Hessian that was inverted."""
     leverage = fit.curvature * np.einsum("ij,ji->i", fit.sample, inverse) / max(fit.n_rows, 1)
     return np.asarray(1.0 - np.minimum(leverage, 0.9))

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from benchmarks.rivals.gradient_descent import PrivateGradientDescentRegressor
 from dpadapt import Public
-from dpadapt.papers.mirror.gradient_descent import PrivateGradientDescentRegressor
 
 
 def data(n=600, seed=0, d=5):

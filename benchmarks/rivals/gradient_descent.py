@@ -23,10 +23,14 @@ from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
 from dpadapt.papers.mirror.base import Descended, DescentEstimator, Problem
 from dpadapt.papers.mirror.maps import QuadraticMap
 from dpadapt.papers.mirror.public_fit import (
+    Coordinates,
+    DescentModel,
+    PublicFit,
     choose_clip_and_rate,
     gradient_descent_model,
-    whitened_descent_model,
+    one_minus_leverage,
 )
+from dpadapt.rows import Part, Rows, row_products
 
 _STARTS = ("warm", "cold")
 
@@ -62,7 +66,7 @@ class _GradientDescent(DescentEstimator):
         fit, basis = problem.public_fit, None
         if self.whiten:
             curved = QuadraticMap(fit.ridged(fit.ridge(self.ridge)))
-            model = whitened_descent_model(fit, curved.inverse(fit.sample.T), curved.unit)
+            model = _whitened_descent_model(fit, curved.inverse(fit.sample.T), curved.unit)
             lower = np.tril(curved.factor[0])
             # H = L L'; rows times L'^-1 have second moment 1.
             basis = solve_triangular(lower, np.eye(len(lower)), lower=True).T
@@ -80,9 +84,12 @@ class _GradientDescent(DescentEstimator):
         )
         if not budget.worthwhile:
             return Descended(fit.solution, clip_norm, rate)
+        rows = partial(problem.coordinates.rows, fixed_rows=ledger.fixed_rows)
+        if basis is not None:
+            rows = partial(_whitened_rows, problem.coordinates, basis, fixed_rows=ledger.fixed_rows)
         solution = private_descent(
             ledger.start(plan, label="gradient"),
-            problem.rows.map(partial(problem.coordinates.rows, fixed_rows=ledger.fixed_rows, basis=basis)),
+            problem.rows.map(rows),
             problem.loss,
             fit.solution if basis is None else lower.T @ fit.solution,
             clip_norm=clip_norm,
@@ -90,6 +97,21 @@ class _GradientDescent(DescentEstimator):
             step=constant(rate),
         )
         return Descended(solution if basis is None else basis @ solution, clip_norm, rate)
+
+
+def _whitened_descent_model(fit: PublicFit, inverse: NDArray[np.float64], unit: float) -> DescentModel:
+    """Return the model of gradient descent on rows multiplied by the inverse root of the Hessian."""
+    squares = np.einsum("ij,ji->i", fit.sample, inverse) / one_minus_leverage(fit, inverse)
+    noise_loss = float(np.mean(fit.curvature * squares)) * fit.n_scores / 2
+    fastest = max(1.0, fit.mean_eigenvalue / unit)
+    return DescentModel(np.sqrt(squares) * fit.derivatives, noise_loss, 1.0, fastest, fit.excess)
+
+
+def _whitened_rows(coordinates: Coordinates, basis: NDArray[np.float64], part: Part, *, fixed_rows: bool) -> Rows:
+    """Return private rows in the coordinates, multiplied by `basis`."""
+    with np.errstate(all="ignore"):
+        Z = row_products(coordinates.extend(part.X), basis.astype(part.X.dtype), fixed_rows=fixed_rows)
+    return Rows(Z, part.y, intercept=False, shares=part.shares, fixed_rows=fixed_rows)
 
 
 class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type: ignore[misc]
@@ -143,7 +165,7 @@ class PrivateGradientDescentRegressor(RegressorMixin, _GradientDescent):  # type
     --------
     >>> import numpy as np
     >>> from dpadapt import Public
-    >>> from dpadapt.papers.mirror import PrivateGradientDescentRegressor
+    >>> from benchmarks.rivals.gradient_descent import PrivateGradientDescentRegressor
     >>> rng = np.random.default_rng(7)
     >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (100, 3))
     >>> y, y_public = X @ [1.0, 0.5, -1.0], X_public @ [1.0, 0.5, -1.0]
@@ -235,7 +257,7 @@ class PrivateGradientDescentClassifier(LinearClassifier, _GradientDescent):
     --------
     >>> import numpy as np
     >>> from dpadapt import Public
-    >>> from dpadapt.papers.mirror import PrivateGradientDescentClassifier
+    >>> from benchmarks.rivals.gradient_descent import PrivateGradientDescentClassifier
     >>> rng = np.random.default_rng(7)
     >>> X, X_public = rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, (100, 3))
     >>> y, y_public = X[:, 0] > 0.2, X_public[:, 0] > 0.2
