@@ -68,19 +68,10 @@ VERDICTS = {
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A way to fit, rehearsed.
+    """A way to fit, rehearsed: its name in words, its method, and the parameters that differ from the defaults.
 
-    Parameters
-    ----------
-    name : str
-        In words.
-    method : Method
-    use_public : bool
-        Whether the fit is given public rows.
-    params : dict
-        Parameters of the estimator that differ from the defaults.
-    ratios : ndarray of shape (n_splits, n_epsilons)
-        Error over that of the public model alone. The first split is random. Empty before the rehearsal.
+    `ratios` has a row for each split, of which the first is random, and a column for each epsilon: the error over that
+    of the public model alone. It is empty before the rehearsal.
     """
 
     name: str
@@ -542,7 +533,6 @@ def _verdict(advice: Advice, rows: EncodedRows) -> str:
 
 
 def _range(ratios: NDArray[np.float64], at: int) -> tuple[str, str]:
-    """Return the smallest and the largest gain over the splits with a difference."""
     gains = 1.0 - ratios[1:, at]
     low, high = float(gains.min()), float(gains.max())
     return ("nothing" if round(low, 2) == 0 else f"{low:.0%}"), f"{high:.0%}"

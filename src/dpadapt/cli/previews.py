@@ -139,7 +139,6 @@ def _show(preview: "Preview", page: str, out: Path, more: str = "", wrote: str =
 
 
 def _next_command(advice: "Advice", public: Path, schema: Path, label: str, person: str | None) -> str:
-    """Return the command that carries the advice out."""
     parts = ["dpadapt fit --private PRIVATE.csv"]
     if advice.chosen is None or advice.chosen.use_public:
         parts.append(f"--public {shlex.quote(str(public))}")

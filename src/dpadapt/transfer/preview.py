@@ -461,10 +461,6 @@ def rehearse(
     done : callable, optional
         Called without arguments after each split.
 
-    Returns
-    -------
-    Rehearsal
-
     Examples
     --------
     >>> from dpadapt import PrivateLinearRegression
