@@ -91,28 +91,11 @@ class Candidate:
 class Advice(Preview):
     """A plan for a private fit, and what to expect of it.
 
-    Parameters
-    ----------
-    task : {"regression", "classification"}
-    unit : {"row", "person"}
-    adjacency : str
-    delta : float
-    n_private : int
-        Number of private rows that was stated.
-    n_units : int
-        Number of rows or persons that the noise is compared with.
-    epsilons : tuple of float
-    splits : tuple of str
-        How public rows were split: at random, then along these columns.
-    candidates : tuple of Candidate
-        Ways to fit. Empty if nothing could be rehearsed.
-    verdict : {"gain", "no gain", "unknown"}
-        Whether public rows foresee a gain, or can't tell.
-    epsilon : float
-        Recommended for the fit.
-    chosen : Candidate or None
-    model : TableModel
-        Unfitted, with what was chosen; ready for `fit`.
+    `n_private` is the number of private rows that was stated, `n_units` the number of rows or persons that the noise is
+    compared with. `splits` says how public rows were split, at random and then along columns. There are no
+    `candidates`, and none is `chosen`, if nothing could be rehearsed. The `verdict` says whether public rows foresee a
+    gain, or can't tell. `epsilon` is recommended for the fit, and `model`, unfitted, has all that was chosen and is
+    ready for `fit`.
     """
 
     task: Literal["regression", "classification"]
