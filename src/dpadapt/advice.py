@@ -187,37 +187,20 @@ def advise(
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
     ways = _ways(kind, same_population)
     splits, candidates, fewer = _rehearsed(ways, setting, model, rows, split_by, n_units, budgets, random_state, done)
-    advice = _decided(kind, setting, model, n_private, n_units, budgets, splits, candidates)
-    if (rows_per_person or 1) > 1:
-        advice = replace(advice, unit="person")
-    return _in_words(advice, rows, person, fewer=fewer)
-
-
-def _decided(
-    task: Literal["regression", "classification"],
-    setting: Mapping[str, Any],
-    model: TableModel,
-    n_private: int,
-    n_units: int,
-    epsilons: tuple[float, ...],
-    splits: tuple[str, ...],
-    candidates: tuple[Candidate, ...],
-) -> Advice:
-    """Return the advice without words: the method, the epsilon, and the model with both."""
     chosen = None if not candidates else _preferred(candidates)
-    epsilon, verdict = _recommended(epsilons, chosen)
+    epsilon, verdict = _recommended(budgets, chosen)
     if chosen is not None:
         model.estimator = chosen.method.estimator(**setting, **chosen.params)
-    return Advice(
+    advice = Advice(
         title="Advice from public rows, nothing spent",
         headline=VERDICTS[verdict],
-        task=task,
-        unit="row" if model.person is None else "person",
+        task=kind,
+        unit="row" if person is None and (rows_per_person or 1) <= 1 else "person",
         adjacency=setting["adjacency"],
         delta=setting["delta"],
         n_private=n_private,
         n_units=n_units,
-        epsilons=epsilons,
+        epsilons=budgets,
         splits=splits,
         candidates=candidates,
         verdict=verdict,
@@ -225,6 +208,7 @@ def _decided(
         chosen=chosen,
         model=model.set_params(estimator__epsilon=epsilon),
     )
+    return _in_words(advice, rows, person, fewer=fewer)
 
 
 def _checked_epsilons(epsilons: Any) -> tuple[float, ...]:
