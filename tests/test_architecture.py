@@ -365,28 +365,28 @@ def test_importing_is_light():
 BUDGET = {
     "files": 160,
     "lines": 48500,
-    "lines of tests": 42200,
+    "lines of tests": 40830,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
     "lines of a function": 80,
 }
 ROOMS = {
     "accounting": 3300,
-    "audit": 1285,
-    "cli": 3525,
+    "audit": 1287,
+    "cli": 3540,
     "clustering": 1160,
-    "datasets": 478,
+    "datasets": 486,
     "hybrid": 2380,
     "inputs": 1940,
-    "integrations": 1562,
+    "integrations": 1563,
     "learning": 2880,
     "mechanisms": 2140,
-    "networks": 2214,
+    "networks": 2221,
     "papers": 7918,
     "report": 1769,
     "representation": 2400,
-    "tables": 3022,
-    "top level": 3784,
+    "tables": 3036,
+    "top level": 3880,
     "transfer": 6120,
 }
 # Files and changes of file, by tools/hops.py.

@@ -64,43 +64,27 @@ def test_a_refused_value_is_shown_on_one_short_line():
         assert "\n" not in str(failure.value)
 
 
-def test_unit_is_open_at_zero_and_closed_at_one():
-    assert checks.unit(1, "rate") == 1.0
-    for bad in (0, 1.01, -0.5, math.nan, True):
-        with pytest.raises(ValueError, match=r"rate must lie in \(0, 1\]"):
-            checks.unit(bad, "rate")
-
-
-def test_delta_is_closed_at_zero_and_open_at_one():
-    assert checks.delta(0) == 0.0
-    for bad in (1, -1e-9, math.nan, "0", False):
-        with pytest.raises(ValueError, match=r"delta must lie in \[0, 1\)"):
-            checks.delta(bad)
-
-
-def test_count_refuses_fractions_booleans_and_small_numbers():
-    assert checks.count(np.int32(3), "steps") == 3
-    assert checks.count(0, "steps", least=0) == 0
-    for bad in (0, 1.0, True, "3", None):
-        with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
-            checks.count(bad, "steps")
-
-
 def test_one_of_names_the_choices():
     assert checks.one_of("a", ("a", "b"), "kind") == "a"
     with pytest.raises(ValueError, match="kind must be one of 'a', 'b', got 'c'"):
         checks.one_of("c", ("a", "b"), "kind")
 
 
-@pytest.mark.parametrize("good", [0, 0.5, np.float64(0.99)])
-def test_shares_lie_in_0_to_1_without_1(good):
-    assert checks.share(good, "momentum") == float(good)
-
-
-@pytest.mark.parametrize("bad", [1.0, -0.1, math.nan, True, "0.5", None])
-def test_other_shares_are_refused(bad):
-    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
-        checks.share(bad, "momentum")
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "words"),
+    [
+        (checks.unit, [1, 0.5], [0, 1.01, -0.5, math.nan, True], r"must lie in \(0, 1\]"),
+        (checks.share, [0, 0.5, np.float64(0.99)], [1.0, -0.1, math.nan, True, "0.5", None], r"must lie in \[0, 1\)"),
+        (checks.delta, [0, 0.5], [1, -1e-9, math.nan, "0", False], r"must lie in \[0, 1\)"),
+        (checks.count, [np.int32(3), 1], [0, 1.0, True, "3", None], "must be a whole number of at least 1"),
+    ],
+)
+def test_numbers_of_a_range_are_accepted_and_others_refused_by_name(check, good, bad, words):
+    assert [check(value, "size") for value in good] == [float(value) for value in good]
+    for value in bad:
+        with pytest.raises(ValueError, match=f"size {words}"):
+            check(value, "size")
+    assert checks.count(0, "steps", least=0) == 0
 
 
 def test_bounds_are_a_pair_and_minus_one_to_one_by_default():

@@ -105,49 +105,6 @@ def test_the_demo_page_escapes_names():
     assert "error by epsilon and rows" in page
 
 
-PANEL_EPSILONS = [0.5, 5.0]
-
-
-@pytest.fixture
-def small(monkeypatch):
-    monkeypatch.setattr(module, "_PANEL_SEEDS", 1)
-    monkeypatch.setattr(module, "_N_PEOPLE", 50_000)
-    monkeypatch.setattr(module, "_N_TARGETS", 300)
-
-
-def measured(case):
-    """Return the errors of each level and each curve of the only panel, after checks of its shape."""
-    (panel,) = case["panels"]
-    assert panel["x"] == PANEL_EPSILONS
-    for curve in panel["curves"]:
-        assert [point["x"] for point in curve["points"]] == PANEL_EPSILONS
-        assert all(len(point["values"]) == 1 for point in curve["points"])
-    levels = {level["key"]: level["values"][0] for level in panel["levels"]}
-    return levels, {curve["key"]: [point["values"][0] for point in curve["points"]] for curve in panel["curves"]}
-
-
-@pytest.mark.usefixtures("small")
-def test_public_features_help_where_no_public_row_has_a_private_class():
-    levels, curves = measured(module.digits_panel(PANEL_EPSILONS))
-    assert levels["public only"] == 1.0
-    assert levels["not private"] <= curves["probe"][-1] < curves["private only"][-1]
-
-
-@pytest.mark.usefixtures("small")
-def test_people_and_curator_together_are_better_than_no_model():
-    affairs = next(case for case in CASES if case.name == "affairs by age")
-    levels, curves = measured(module.people_panel(PANEL_EPSILONS, affairs.ranges))
-    assert set(curves) == {"curator", "local", "hybrid"}
-    assert curves["hybrid"][-1] < levels["no model"]
-
-
-@pytest.mark.usefixtures("small")
-def test_private_rows_as_centres_lower_the_distance():
-    levels, curves = measured(module.centres_panel(PANEL_EPSILONS))
-    assert levels["not private"] <= curves["clustering"][-1] <= levels["public only"]
-    assert set(curves) == {"clustering", "nna"}
-
-
 def test_the_tables_differ_in_age_and_share_no_record(tmp_path):
     tables = raw_tables()
     assert tables["public"]["age"].min() > tables["private"]["age"].max()

@@ -53,9 +53,16 @@ _TRIAL_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Saved:
-    """What `load` found: a fitted model, its row in the table of methods, and what `save` got beside the model.
+    """What `load` found.
 
-    The model is a `TableModel` if it was saved with the schema of its table.
+    Parameters
+    ----------
+    model : estimator
+        Fitted, ready to predict; a `TableModel` if it was saved with the schema of its table.
+    method : Method
+        The estimator's row in the table of methods.
+    extra : dict
+        What was given to `save` beside the model.
     """
 
     model: Any

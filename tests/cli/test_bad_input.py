@@ -60,20 +60,14 @@ def test_a_private_file_that_is_read_whole_is_encoded_silently_too(run, site):
     assert SECRET_TEXT not in outcome.out + outcome.err
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("case", PRIVATE)
-def test_bad_private_table(run, site, case):
+def test_bad_private_table(run, site, case, ending):
     change, named = PRIVATE[case]
     edit_private(site, change)
-    refused(run(*site.fit()), *named)
-    assert site.untouched()
-
-
-@pytest.mark.parametrize("case", PRIVATE)
-def test_bad_private_parquet(run, site, case, tmp_path):
-    change, named = PRIVATE[case]
-    edit_private(site, lambda f: f)
-    path = tmp_path / "private.parquet"
-    change(pd.read_csv(site.private, dtype=str, keep_default_na=False)).to_parquet(path)
+    path = site.private.with_suffix(f".{ending}")
+    if ending == "parquet":
+        pd.read_csv(site.private, dtype=str, keep_default_na=False).to_parquet(path)
     refused(run(*site.fit(private=path)), *named)
     assert site.untouched()
 

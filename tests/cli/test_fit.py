@@ -4,8 +4,6 @@ import importlib
 import json
 import re
 import shutil
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pandas as pd
 import pytest
 from outcomes import accepted, edit_private, refused
 
-from dpadapt import Ledger, PrivateLinearRegression, disk, persist
+from dpadapt import Ledger, disk, persist
 from dpadapt.accounting.ledger import NOT_ADDED_UP
 from dpadapt.accounting.receipt import Receipt
 from dpadapt.errors import BudgetExceeded
@@ -407,43 +405,6 @@ def test_a_real_limit_on_the_size_of_files(run, site, monkeypatch, limit, code):
     assert ("The budget is spent" in outcome.err) == (code == 1)
     assert (site.out / MODEL_FILE).exists() == (code == 1)
     assert bool(Ledger.open(site.ledger).entries) == (code == 1)
-
-
-def test_a_full_disk_while_saving_leaves_the_earlier_model_and_the_receipt_on_standard_error(run, site, monkeypatch):
-    disk = site.folder / "disk"
-    disk.mkdir()
-    mount = shutil.which("mount")
-    made = mount and subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=3m", "tmpfs", disk], capture_output=True, check=False
-    )
-    if not made or made.returncode:
-        pytest.skip("this process may not mount a file system")
-    try:
-        assert run(*site.fit(out=disk / "model", epsilon=0.5)).code == 0
-        before = (disk / "model" / "receipt.json").read_bytes()
-        (disk / "model" / "report.html").unlink()  # a fit removes it first, which would make room for the model
-        monkeypatch.setattr("tempfile.tempdir", str(disk))
-        fit = PrivateLinearRegression.fit
-
-        def fill(*args, **options):
-            fitted = fit(*args, **options)
-            with suppress(OSError), open(disk / "filler", "wb") as file:
-                while True:
-                    file.write(bytes(4096))
-                    file.flush()
-            return fitted
-
-        monkeypatch.setattr(PrivateLinearRegression, "fit", fill)
-        outcome = run(*site.fit(out=disk / "model", method="linear"))
-        line, _, receipt = outcome.err.partition("\n")
-        assert outcome.code == 1
-        assert "No space left on device" in line
-        assert "The budget is spent" in line
-        assert Receipt.from_json(receipt).epsilon == pytest.approx(1.0, abs=1e-3)
-        assert (disk / "model" / "receipt.json").read_bytes() == before
-        assert persist.load(disk / "model").model.privacy_.epsilon < 0.6
-    finally:
-        subprocess.run(["umount", disk], check=True)
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(run, site, tmp_path):

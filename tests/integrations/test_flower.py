@@ -257,15 +257,6 @@ def test_without_a_connection_the_error_is_shown_and_people_count_as_asked(hall)
     assert (agents.asked, agents.available) == (3, 5)
 
 
-def test_two_nodes_of_one_person_give_one_answer(tmp_path):
-    def device(context):
-        return Device([2.0, 0.0], 1, 1.0, tmp_path / "one")
-
-    agents, answers = ask(Hall({1: client_app(device), 2: client_app(device)}), 2)
-    assert len(answers) == 1
-    assert agents.unanswered == 1
-
-
 def test_the_server_is_not_told_why_a_device_failed():
     def device(context):
         raise ValueError("my income is 12345")
