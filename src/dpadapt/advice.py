@@ -68,19 +68,10 @@ VERDICTS = {
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A way to fit, rehearsed.
+    """A way to fit, rehearsed: its name in words, its method, and the parameters that differ from the defaults.
 
-    Parameters
-    ----------
-    name : str
-        In words.
-    method : Method
-    use_public : bool
-        Whether the fit is given public rows.
-    params : dict
-        Parameters of the estimator that differ from the defaults.
-    ratios : ndarray of shape (n_splits, n_epsilons)
-        Error over that of the public model alone. The first split is random. Empty before the rehearsal.
+    `ratios` has a row for each split, of which the first is random, and a column for each epsilon: the error over that
+    of the public model alone. It is empty before the rehearsal.
     """
 
     name: str
@@ -100,28 +91,11 @@ class Candidate:
 class Advice(Preview):
     """A plan for a private fit, and what to expect of it.
 
-    Parameters
-    ----------
-    task : {"regression", "classification"}
-    unit : {"row", "person"}
-    adjacency : str
-    delta : float
-    n_private : int
-        Number of private rows that was stated.
-    n_units : int
-        Number of rows or persons that the noise is compared with.
-    epsilons : tuple of float
-    splits : tuple of str
-        How public rows were split: at random, then along these columns.
-    candidates : tuple of Candidate
-        Ways to fit. Empty if nothing could be rehearsed.
-    verdict : {"gain", "no gain", "unknown"}
-        Whether public rows foresee a gain, or can't tell.
-    epsilon : float
-        Recommended for the fit.
-    chosen : Candidate or None
-    model : TableModel
-        Unfitted, with what was chosen; ready for `fit`.
+    `n_private` is the number of private rows that was stated, `n_units` the number of rows or persons that the noise is
+    compared with. `splits` says how public rows were split, at random and then along columns. There are no
+    `candidates`, and none is `chosen`, if nothing could be rehearsed. The `verdict` says whether public rows foresee a
+    gain, or can't tell. `epsilon` is recommended for the fit, and `model`, unfitted, has all that was chosen and is
+    ready for `fit`.
     """
 
     task: Literal["regression", "classification"]
@@ -213,37 +187,20 @@ def advise(
     n_units = max(2, round(n_private / _rows_per_person(rows, person, rows_per_person)))
     ways = _ways(kind, same_population)
     splits, candidates, fewer = _rehearsed(ways, setting, model, rows, split_by, n_units, budgets, random_state, done)
-    advice = _decided(kind, setting, model, n_private, n_units, budgets, splits, candidates)
-    if (rows_per_person or 1) > 1:
-        advice = replace(advice, unit="person")
-    return _in_words(advice, rows, person, fewer=fewer)
-
-
-def _decided(
-    task: Literal["regression", "classification"],
-    setting: Mapping[str, Any],
-    model: TableModel,
-    n_private: int,
-    n_units: int,
-    epsilons: tuple[float, ...],
-    splits: tuple[str, ...],
-    candidates: tuple[Candidate, ...],
-) -> Advice:
-    """Return the advice without words: the method, the epsilon, and the model with both."""
     chosen = None if not candidates else _preferred(candidates)
-    epsilon, verdict = _recommended(epsilons, chosen)
+    epsilon, verdict = _recommended(budgets, chosen)
     if chosen is not None:
         model.estimator = chosen.method.estimator(**setting, **chosen.params)
-    return Advice(
+    advice = Advice(
         title="Advice from public rows, nothing spent",
         headline=VERDICTS[verdict],
-        task=task,
-        unit="row" if model.person is None else "person",
+        task=kind,
+        unit="row" if person is None and (rows_per_person or 1) <= 1 else "person",
         adjacency=setting["adjacency"],
         delta=setting["delta"],
         n_private=n_private,
         n_units=n_units,
-        epsilons=epsilons,
+        epsilons=budgets,
         splits=splits,
         candidates=candidates,
         verdict=verdict,
@@ -251,6 +208,7 @@ def _decided(
         chosen=chosen,
         model=model.set_params(estimator__epsilon=epsilon),
     )
+    return _in_words(advice, rows, person, fewer=fewer)
 
 
 def _checked_epsilons(epsilons: Any) -> tuple[float, ...]:
@@ -542,7 +500,6 @@ def _verdict(advice: Advice, rows: EncodedRows) -> str:
 
 
 def _range(ratios: NDArray[np.float64], at: int) -> tuple[str, str]:
-    """Return the smallest and the largest gain over the splits with a difference."""
     gains = 1.0 - ratios[1:, at]
     low, high = float(gains.min()), float(gains.max())
     return ("nothing" if round(low, 2) == 0 else f"{low:.0%}"), f"{high:.0%}"

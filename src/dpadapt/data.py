@@ -81,19 +81,7 @@ T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """One preparation for each `Public`, kept while the object lives and its content stays the same; thread-safe.
-
-    Examples
-    --------
-    >>> memory, made = Remembered(), []
-    >>> X = np.zeros((3, 2))
-    >>> public = Public(X)
-    >>> _ = [memory.get(public, [X], lambda: made.append(1)) for _ in range(3)]
-    >>> X[0, 0] = 1.0
-    >>> memory.get(public, [X], lambda: made.append(1))
-    >>> len(made)
-    2
-    """
+    """One preparation for each `Public`, kept while the object lives and its content stays the same; thread-safe."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakKeyDictionary[Public, tuple[bytes, T]] = weakref.WeakKeyDictionary()

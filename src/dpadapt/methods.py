@@ -16,22 +16,10 @@ Task = Literal["regression", "classification", "clustering"]
 class Method:
     """One way to fit a private model.
 
-    Parameters
-    ----------
-    name : str
-        What `--method` calls it.
-    task : {"regression", "classification", "clustering"}
-        Clustering chooses rows of the public table: it learns no label and predicts nothing.
-    path : str
-        Module and class, loaded when first used.
-    summary : str
-        One line for `--help`.
-    paper : int, optional
-        Which of the five papers (PAPERS.md) it comes from; None: it is ours.
-    beside : {"public", "agents"}, default="public"
-        What helps the private rows: public rows, or people who answer for themselves. Both may be left out.
-    tasks : bool, default=False
-        Whether it learns from several public tasks, and so needs to know which row belongs to which.
+    `name` is what `--method` calls it, `path` names module and class, loaded when first used, and `summary` is one line
+    for `--help`. `paper` is that of the five papers (PAPERS.md) which it comes from; None: it is ours. `beside` is what
+    helps the private rows, public rows or people who answer for themselves; both may be left out. With `tasks` it
+    learns from several public tasks, and needs to know which row belongs to which.
     """
 
     name: str

@@ -13,13 +13,7 @@ _CELL = f"text-align:left;vertical-align:top;padding:2px 14px 2px 0;border:none;
 
 
 def card(kind: str, *parts: str) -> str:
-    """Return what a notebook shows: what it is, and below it `parts`, which the other functions here return.
-
-    Examples
-    --------
-    >>> "a &lt; b" in card("Result", sentence("a < b"))
-    True
-    """
+    """Return what a notebook shows: what it is, and below it `parts`, which the other functions here return."""
     heading = f"<div style='font-size:85%;opacity:0.7'>{escape(kind)}</div>"
     return (
         f"<div style='border:{_RULE};border-radius:6px;padding:8px 12px;margin:4px 0;max-width:60em;color:inherit;"

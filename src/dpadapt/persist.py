@@ -53,16 +53,9 @@ _TRIAL_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Saved:
-    """What `load` found.
+    """What `load` found: a fitted model, its row in the table of methods, and what `save` got beside the model.
 
-    Parameters
-    ----------
-    model : estimator
-        Fitted, ready to predict; a `TableModel` if it was saved with the schema of its table.
-    method : Method
-        The estimator's row in the table of methods.
-    extra : dict
-        What was given to `save` beside the model.
+    The model is a `TableModel` if it was saved with the schema of its table.
     """
 
     model: Any

@@ -39,10 +39,6 @@ def plot_forecast(
     n_private : int
         How many private rows there are or will be: a public number.
     epsilons : sequence of float
-
-    Returns
-    -------
-    LineChart
     """
     if not hasattr(estimator, "forecast"):
         raise TypeError(f"estimator must have a forecast, as the transfer estimators do; {type(estimator).__name__} "
@@ -60,10 +56,6 @@ def plot_rehearsal(rehearsal: Rehearsal | Mapping[str, Rehearsal]) -> LineChart:
     ----------
     rehearsal : Rehearsal, or mapping from name to Rehearsal
         From `rehearse`; several must have the same epsilons and error.
-
-    Returns
-    -------
-    LineChart
     """
     named = {"rehearsed fit": rehearsal} if isinstance(rehearsal, Rehearsal) else dict(rehearsal)
     if not named or not all(isinstance(each, Rehearsal) for each in named.values()):
@@ -98,10 +90,6 @@ def plot_coefficients(
         Public rows as arrays: coefficients are then shown per standard deviation of each feature in these.
     target : label, optional
         The class whose coefficients are drawn; needed if there are more than two.
-
-    Returns
-    -------
-    BarChart
     """
     label, known = "the prediction", getattr(model, "feature_names_in_", None)
     if isinstance(model, TableModel):
@@ -137,10 +125,6 @@ def plot_ledger(ledger: Ledger) -> LineChart:
     ----------
     ledger : Ledger
         Also an allowance, whose limit then takes the place of the cap.
-
-    Returns
-    -------
-    LineChart
 
     Notes
     -----

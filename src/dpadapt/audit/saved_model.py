@@ -136,7 +136,6 @@ def audit_model(path: str | Path, *, ledger: Ledger | None = None) -> ModelAudit
 
 
 def _persons(model: Any) -> Finding:
-    """Return whether a receipt that claims to protect persons is that of a fit which was given persons."""
     check = "the fit was given persons"
     if "persons" not in inspect.signature(type(model).fit).parameters:
         return Finding(check, "refuted", "the receipt claims to protect persons, and the method takes none")
@@ -191,7 +190,6 @@ def _unseeded(receipt: Receipt, params: dict[str, Any]) -> Finding:
 
 
 def _charged(receipt: Receipt, ledger: Ledger, dataset: str, name: str) -> Finding:
-    """Return whether the ledger of the data set has the charges of the receipt of the estimator `name`."""
     check = "the ledger was charged"
     if ledger.adjacency is not receipt.adjacency:
         words = f"the ledger counts neighbours by {ledger.adjacency.value}, the receipt by {receipt.adjacency.value}"

@@ -122,7 +122,6 @@ def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
 
 
 def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":
-    """Return the model, or refuse one that predicts nothing for tables."""
     from dpadapt.tables import TableModel
 
     if not isinstance(saved.model, TableModel) or saved.model.label is None:

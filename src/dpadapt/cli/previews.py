@@ -24,7 +24,15 @@ from dpadapt.cli.options import (
     parse_epsilons,
     teach,
 )
-from dpadapt.cli.schema import CategoryOption, DatasetOption, EncodeOption, SchemaOptions, public_table, say_notes
+from dpadapt.cli.schema import (
+    CategoryOption,
+    DatasetOption,
+    EncodeOption,
+    inferred_schema,
+    public_table,
+    say_notes,
+    schema_options,
+)
 from dpadapt.cli.screen import check_parent, console, progress_bar, working, write_file
 
 if TYPE_CHECKING:
@@ -92,15 +100,15 @@ def _advise(
     checks.count(rows, "--rows", least=2)
     check_parent(out, "--out")
     check_parent(schema, "--schema")
-    made, options = not schema.exists(), SchemaOptions.checked(dataset, category, encode)
-    if not made and options != SchemaOptions.checked(None, None, None):
+    made, options = not schema.exists(), schema_options(dataset, category, encode)
+    if not made and any(options.values()):
         raise ValueError(
             f"--dataset, --category and --encode are for a schema that is inferred, and {schema} exists. Edit it, or "
             f"name another with --schema."
         )
     with working("reading"):
         table = public_table(public, str(public), encoding)
-    known = options.infer(table) if made else read_schema(schema, origin=f"--schema {schema}")
+    known = inferred_schema(table, options) if made else read_schema(schema, origin=f"--schema {schema}")
     with progress_bar("rehearsing", None) as done, threadpool_limits(1):
         advice = advise(
             table,
@@ -139,7 +147,6 @@ def _show(preview: "Preview", page: str, out: Path, more: str = "", wrote: str =
 
 
 def _next_command(advice: "Advice", public: Path, schema: Path, label: str, person: str | None) -> str:
-    """Return the command that carries the advice out."""
     parts = ["dpadapt fit --private PRIVATE.csv"]
     if advice.chosen is None or advice.chosen.use_public:
         parts.append(f"--public {shlex.quote(str(public))}")

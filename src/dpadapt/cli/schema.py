@@ -1,6 +1,5 @@
 """`dpadapt schema` and `dpadapt check`: a table described from public rows, and whether two tables fit it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,10 +67,10 @@ def _schema(
         raise ValueError(
             f"--out {out}: this file exists and may have been edited. Choose another name, or add --force."
         )
-    options = SchemaOptions.checked(dataset, category, encode)
+    options = schema_options(dataset, category, encode)
     with working("reading"):
         table = public_table(public, str(public), encoding)
-    inferred = options.infer(table)
+    inferred = inferred_schema(table, options)
     if all(isinstance(column, Ignored) for column in inferred.columns):
         why = "; ".join(inferred.notes[:3])
         raise ValueError(f"{public}: no column can be used ({why}). Check that the file is a table with a header.")
@@ -98,28 +97,19 @@ def say_notes(schema: "Schema", out: Path) -> None:
         say(f"  and {len(schema.notes) - _MOST_NOTES} more, which are comments in {out}")
 
 
-@dataclass(frozen=True)
-class SchemaOptions:
-    """What a command is told about the columns before it infers a schema."""
+def schema_options(dataset: str | None, category: list[str] | None, encode: list[str] | None) -> dict[str, Any]:
+    """Return what a command is told about the columns before it infers a schema, or refuse it; nothing is read."""
+    if dataset is not None and (not dataset.isprintable() or not dataset.strip()):
+        raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
+    return {"dataset": dataset or "", "categories": tuple(category or ()), "encoders": _encoders(encode or [])}
 
-    dataset: str
-    categories: tuple[str, ...]
-    encoders: dict[str, str]
 
-    @classmethod
-    def checked(cls, dataset: str | None, category: list[str] | None, encode: list[str] | None) -> "SchemaOptions":
-        """Return the options, or refuse them; nothing is read."""
-        if dataset is not None and (not dataset.isprintable() or not dataset.strip()):
-            raise ValueError("--dataset must be a name, without control characters. A ledger belongs to one name.")
-        return cls(dataset or "", tuple(category or ()), _encoders(encode or []))
+def inferred_schema(table: "Table", options: dict[str, Any]) -> "Schema":
+    """Infer the schema of a public table, under a progress bar."""
+    from dpadapt.tables import infer
 
-    def infer(self, table: "Table") -> "Schema":
-        """Infer the schema of a public table, under a progress bar."""
-        from dpadapt.tables import infer
-
-        what, told = "describing columns", {"dataset": self.dataset, "categories": self.categories}
-        with progress_bar(what, table.frame.shape[1]) as done:
-            return infer(table, **told, encoders=self.encoders, done=lambda: done(what))  # type: ignore[arg-type]
+    with progress_bar("describing columns", table.frame.shape[1]) as done:
+        return infer(table, **options, done=lambda: done("describing columns"))
 
 
 def _encoders(options: list[str]) -> dict[str, str]:

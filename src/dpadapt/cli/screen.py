@@ -51,11 +51,6 @@ def printable(text: str) -> str:
 
     Names of columns, classes, data sets and files come from other people. Everything that is printed passes through
     here: `say` and `console` for results, `main` for errors.
-
-    Examples
-    --------
-    >>> print(printable("a\x1b[31mb"))
-    a\\x1b[31mb
     """
     if text.isprintable():
         return text
@@ -153,13 +148,7 @@ def time_limit(seconds: int, refusal: str) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Return what may be said about an error: its text if it is ours, else its kind alone.
-
-    Examples
-    --------
-    >>> reason(ValueError("could not convert string to float: 'a private cell'"))
-    'an unexpected ValueError, which is a flaw in dpadapt: please report what you did'
-    """
+    """Return what may be said about an error: its text if it is ours, else its kind alone."""
     if made_here(error):
         # Without the number of the system's error.
         return str(getattr(error, "strerror", None) or error)

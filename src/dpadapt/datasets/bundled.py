@@ -159,10 +159,6 @@ def randhie_by_plan(label: str = "log_visits") -> Domains:
     label : {"log_visits", "any_visit"}, default="log_visits"
         log(1 + visits), or 1 for any visit at all, else 0.
 
-    Returns
-    -------
-    domains : Domains
-
     Examples
     --------
     >>> randhie_by_plan()
@@ -185,10 +181,6 @@ def randhie_by_health(label: str = "log_visits") -> Domains:
     ----------
     label : {"log_visits", "any_visit"}, default="log_visits"
         log(1 + visits), or 1 for any visit at all, else 0.
-
-    Returns
-    -------
-    domains : Domains
 
     Examples
     --------

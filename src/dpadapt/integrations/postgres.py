@@ -358,7 +358,6 @@ class PostgresStore(DurableStore):
     # Reading
 
     def _start_reading(self, connection: _Connection) -> None:
-        """Read the terms and all records."""
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         n_durable = connection.execute(
             "SELECT count(*) FROM pg_class WHERE oid IN ('dpadapt.ledgers'::regclass, 'dpadapt.records'::regclass) "

@@ -12,13 +12,7 @@ from dpadapt import checks
 
 
 def perceptron(n_features: int, n_outputs: int, *, hidden: Sequence[int] = (64,)) -> nn.Module:
-    """Return fully connected layers with tanh between them, on flattened rows.
-
-    Parameters
-    ----------
-    n_features, n_outputs : int
-    hidden : sequence of int, default=(64,)
-        Units of each hidden layer.
+    """Return fully connected layers of `hidden` units, with tanh between them, on flattened rows.
 
     Examples
     --------

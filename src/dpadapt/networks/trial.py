@@ -214,7 +214,6 @@ def _run(function: Any, *tensors: Any) -> Any:
 
 
 def _one_by_one(rows_loss: RowsLoss, inputs: Any, targets: Any) -> NDArray[np.float32]:
-    """Return the gradient of each row, computed as a batch of one."""
     return np.stack([rows_loss.gradient(inputs[i : i + 1], targets[i : i + 1]) for i in range(len(inputs))])
 
 

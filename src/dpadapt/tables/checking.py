@@ -175,7 +175,6 @@ def _missing_columns(table: Table, schema: Schema, header: list[str] | None, lab
 
 
 def _unknown_columns(table: Table, schema: Schema, header: list[str] | None, label: str | None) -> list[Finding]:
-    """Return what can be done with columns that the schema does not know."""
     known = {column.name for column in schema.columns}
     in_private = None if header is None else set(header)
     findings = []
@@ -194,7 +193,6 @@ def _unknown_columns(table: Table, schema: Schema, header: list[str] | None, lab
 
 
 def _check_column(column: Column, table: Table) -> list[Finding]:
-    """Return what is wrong with a feature, judged by its public cells."""
     if isinstance(column, Ignored | Encoded):
         return []
     series = table.frame[column.name]
@@ -238,7 +236,6 @@ def _forms(column: Number, series: Any) -> list[Finding]:
 
 
 def _check_category(column: Category, series: Any) -> list[Finding]:
-    """Return which levels a category lacks for its public cells."""
     codes, texts = distinct_texts(series)
     listed, gap = levels_of(texts, column.values)
     if gap[codes].all():
@@ -256,7 +253,6 @@ def _check_category(column: Category, series: Any) -> list[Finding]:
 
 
 def _missing_cells(column: Number | Date, proposed: Column) -> list[Finding]:
-    """Return how missing cells of a number or a date should be filled."""
     if column.missing and column.fill is not None:
         return []
     better = replace(column, missing=True)
@@ -280,7 +276,6 @@ def _kind(column: Column) -> str:
 
 
 def _check_label(table: Table, schema: Schema, label: str, task: str | None) -> list[Finding]:
-    """Return what is wrong with the label, judged by its public cells and the schema."""
     column = next((column for column in schema.columns if column.name == label), None)
     series = table.frame[label] if label in table.frame.columns else None
     if column is None:

@@ -246,7 +246,6 @@ class TableModel(PrivateEstimator):
         return model.set_params(**{k: v for k, v in wanted.items() if k in known and known[k] is None})
 
     def _check_weight(self) -> None:
-        """Refuse a weight column that can't be used; no row is read."""
         if "sample_weight" not in signature(self.estimator.fit).parameters:
             raise ValueError(f"weight: {type(self.estimator).__name__} takes no sample weights. Leave it out.")
         if any(column.name == self.weight for column in self.schema.features(None)):
@@ -475,7 +474,6 @@ class TableModel(PrivateEstimator):
         return self
 
     def _assumed(self) -> list[str]:
-        """Return the facts about the table and the schema that are assumed public."""
         encoders = [
             f"the encoder of {column.name} ({column.encoder}): it was made without the private rows"
             for column in self.schema.features(self.label)

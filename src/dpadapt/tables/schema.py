@@ -488,11 +488,10 @@ def _fields(column: Column) -> dict[str, Any]:
 
 def _describe(column: Column) -> dict[str, Any]:
     """Return the keys of a column as JSON has them."""
-    plain = {
+    return {
         key: list(value) if isinstance(value, tuple) else value.isoformat() if isinstance(value, Moment) else value
         for key, value in _fields(column).items()
     }
-    return plain
 
 
 def _parse(name: str, fields: Any, origin: str) -> Column:

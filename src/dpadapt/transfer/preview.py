@@ -45,19 +45,8 @@ class Preview:
     """What public rows alone say about private fits, before anything is spent.
 
     A forecast, a rehearsal and an advice are previews that have numbers of their own. `report` draws any of them on the
-    terminal and on a page.
-
-    Parameters
-    ----------
-    title : str
-    headline : str
-        The answer in a few words; may be empty.
-    words : tuple of str
-        Sentences.
-    headings, rows : tuple of str, tuple of tuple of str
-        The table: a name, then numbers or short words. No rows if there is none.
-    notes : tuple of str
-        How to read the table, and what it can't tell.
+    terminal and on a page: the answer in a few words (`headline`), sentences (`words`), a table of names and numbers,
+    which may have no rows, and `notes` on how to read the table.
     """
 
     title: str
@@ -403,17 +392,10 @@ PUBLIC_ONLY_BUDGET = {"epsilon": 1e-9, "delta": 1e-15}
 class Rehearsal(Preview):
     """Errors of private fits in which some public rows took the role of private rows.
 
-    Parameters
-    ----------
-    metric : str
-        Error that was measured on held-out rows of the same part of the data: smaller is better.
-    epsilons : tuple of float
-    errors : ndarray of shape (n_repeats, n_epsilons)
-    public_only : ndarray of shape (n_repeats,)
-        Error of the estimator without any budget: that of the other public rows alone.
-    fewer_rows : bool
-        Whether there were fewer public rows than private ones will be. The noise is then that of the private rows (the
-        budget was raised by as much), but the sampling error is larger: the errors are pessimistic.
+    `errors` has a row per repeat and a column per epsilon: the `metric` on held-out rows of the same part of the data,
+    where smaller is better. `public_only` has that of the estimator without any budget, from the other public rows
+    alone. With `fewer_rows` there were fewer public rows than private ones will be: the noise is that of the private
+    rows (the budget was raised by as much), but the sampling error is larger, so that the errors are pessimistic.
     """
 
     metric: str
@@ -460,10 +442,6 @@ def rehearse(
         Seeds the splits and the noise; equal seeds give equal splits to any estimator. Default: fresh.
     done : callable, optional
         Called without arguments after each split.
-
-    Returns
-    -------
-    Rehearsal
 
     Examples
     --------
