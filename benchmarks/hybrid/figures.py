@@ -27,13 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
+from benchmarks.hybrid.separator import SeparatorLearner
 from benchmarks.pages import pipes, write_between
 from benchmarks.running import command, cores, in_order
 from benchmarks.theory.reweigh import plan
 from benchmarks.transfer.common import claim, judged, versions
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Hypothesis, Squares
-from dpadapt.papers.reweigh.learners import Descent, Learner, OnlineLearner, Sample, SeparatorLearner
+from dpadapt.papers.reweigh.learners import Descent, Learner, OnlineLearner, Sample
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
 # What `--only` chooses from, and the figure of each; every part has a section of its own on the page.

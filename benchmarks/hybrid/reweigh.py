@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from benchmarks.data.synthetic import APPENDIX_C, APPENDIX_D_EASY, APPENDIX_D_HARD, GaussianPair
 from benchmarks.hybrid.reweigh_claims import DELTA, EPSILON, SIX, Row
+from benchmarks.hybrid.separator import SeparatorLearner
 from benchmarks.theory.reweigh import parity_rows
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import Squares
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.papers.reweigh.learners import DescentLearner, Learner, SeparatorLearner
+from dpadapt.papers.reweigh.learners import DescentLearner, Learner
 from dpadapt.papers.reweigh.learners_discrete import ParityLearner, SparseLearner, most_frequent
 from dpadapt.papers.reweigh.parity import NOTHING, equations, pack
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks.data.synthetic import GaussianPair
+from benchmarks.hybrid.separator import SeparatorLearner
 from dpadapt import BudgetExceeded, Ledger, PrivacyError
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import ConstantHypothesis, LinearHypothesis
 from dpadapt.mechanisms.mechanism import NonPrivate
-from dpadapt.papers.reweigh.learners import DescentLearner, SeparatorLearner
+from dpadapt.papers.reweigh.learners import DescentLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 

@@ -4,7 +4,7 @@ R. Kohen, O. Sheffet. Transfer Learning In Differential Privacy's Hybrid-Model. 
 """
 
 from dpadapt.papers.reweigh.deciding import Verdict, decide, people_needed
-from dpadapt.papers.reweigh.learners import DescentLearner, HingeLoss, OnlineLearner, SeparatorLearner
+from dpadapt.papers.reweigh.learners import DescentLearner, HingeLoss, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner, ParityLearner, SparseLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
@@ -14,7 +14,6 @@ __all__ = [
     "HingeLoss",
     "OnlineLearner",
     "ParityLearner",
-    "SeparatorLearner",
     "SparseLearner",
     "SubsampleTestReweigh",
     "Verdict",
