@@ -7,7 +7,7 @@ task that shares only the subspace with them. The truth is known, so errors can 
 import numpy as np
 
 from dpadapt import Ledger, Public
-from dpadapt.papers.subspace.solvers import ProjectedDPSGD
+from dpadapt.papers.subspace.solvers import DPAMBSSGD
 from dpadapt.representation import PrivateSubspaceRegressor, PublicSubspace, subspace_distance
 
 random = np.random.default_rng(0)
@@ -30,14 +30,14 @@ print(f"how well the tasks span it: {learned.diversity_}")
 print("\nError of the private task's coefficients, whose length is 1:")
 budget = {"epsilon": 1.1, "delta": 1e-5}
 models = {
-    "DP-SGD on all features": ProjectedDPSGD(**budget),
-    "DP-SGD, subspace by moments": ProjectedDPSGD(**budget, n_components=5),
+    "DP-AMBSSGD on all features": DPAMBSSGD(**budget, adjacency="zero-out"),
+    "paper, subspace by moments": DPAMBSSGD(**budget, n_components=5, adjacency="zero-out"),
     "ours, within the subspace": PrivateSubspaceRegressor(**budget, projection="hard"),
     "ours": PrivateSubspaceRegressor(**budget),
 }
 ledger = Ledger(epsilon=5.0, delta=1e-4)
 for name, model in models.items():
-    helped = name != "DP-SGD on all features"
+    helped = name != "DP-AMBSSGD on all features"
     model.fit(X, y, public=public if helped else None, ledger=ledger)
     print(f"{name:28} {np.linalg.norm(model.coef_ - coef[-1]):.3f}")
 print(f"error of ours, predicted from public rows: {np.sqrt(models['ours'].predicted_excess_):.3f}")

@@ -364,7 +364,7 @@ def test_importing_is_light():
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
     "files": 160,
-    "lines": 48500,
+    "lines": 48170,
     "lines of tests": 40825,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
@@ -382,7 +382,7 @@ ROOMS = {
     "learning": 2880,
     "mechanisms": 2140,
     "networks": 2214,
-    "papers": 7918,
+    "papers": 7590,
     "report": 1769,
     "representation": 2400,
     "tables": 3022,

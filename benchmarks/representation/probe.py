@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.representation import probe_sets as sets
+from benchmarks.rivals.subspace import LeastSquaresProbe
 from benchmarks.transfer.common import claim, everywhere, mean_intervals, real_data
-from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
+from dpadapt.papers.subspace.probes import DescentProbe
 from dpadapt.representation.probe import PrivateProbe
 
 EPSILONS = (0.3, 0.4, 0.5, 1.0, 2.0, 5.0)

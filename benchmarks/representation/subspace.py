@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.data.synthetic import SharedSubspace, shared_subspace
+from benchmarks.rivals.subspace import ProjectedDPSGD
 from benchmarks.theory.subspace import lower_bound, upper_bound
 from benchmarks.transfer.common import claim, everywhere
-from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
+from dpadapt.papers.subspace.solvers import DPAMBSSGD
 from dpadapt.representation.subspace import SUBSPACE_METHODS, PublicSubspace, subspace_distance
 from dpadapt.representation.subspace_regression import PrivateSubspaceRegressor
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import dpadapt
 from benchmarks.rivals.gradient_descent import PrivateGradientDescentClassifier, PrivateGradientDescentRegressor
 from benchmarks.rivals.private_clustering import PrivateHistogramSource, PrivateKMeansSource
+from benchmarks.rivals.subspace import LeastSquaresProbe, ProjectedDPSGD
 from dpadapt.accounting.cost import add_entries, epsilon, gaussian_epsilon
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.releases import MechanismOutputs, ReleaseScores, weakened
@@ -55,7 +56,7 @@ from dpadapt.papers.mirror import PDADPMDMean
 from dpadapt.papers.reweigh import FiniteLearner, SubsampleTestReweigh
 from dpadapt.papers.reweigh.parity import RandomParity, equations, pack
 from dpadapt.papers.source_target import NAS, NNA
-from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
+from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe
 
 Data = tuple[Any, ...]
 

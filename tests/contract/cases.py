@@ -379,10 +379,6 @@ RECIPES: dict[str, list[Recipe]] = {
         variant("first-order steps", "regression", labelled, n_steps=20, step="first-order"),
         variant("raw features", "regression", labelled, n_steps=20, standardise=False, fit_intercept=False),
     ],
-    "ProjectedDPSGD": [
-        variant("Poisson samples", "regression", nothing, n_epochs=2, batch_size=100),
-        Recipe("public tasks", "regression", labelled("regression"), {"n_epochs": 5, "batch_size": 400}),
-    ],
     "DPAMBSSGD": [
         Recipe("Poisson samples", "regression", nothing, {"batch_size": 100}),
         variant("public tasks", "regression", labelled, batch_size=100, n_components=2),
@@ -433,10 +429,6 @@ RECIPES: dict[str, list[Recipe]] = {
     "DescentProbe": [
         Recipe("whitened", "classes", unlabelled, {"rows": "whitened", "n_steps": 10}),
         variant("Poisson samples", "two classes", nothing, n_steps=8, batch_size=100),
-    ],
-    "LeastSquaresProbe": [
-        Recipe("public Gram matrix", "classes", labelled("classes")),
-        Recipe("private Gram matrix", "two classes", nothing, {"gram": "private"}),
     ],
     "PrivateHybridClassifier": [
         Recipe("nobody", "two classes", nothing),

@@ -486,7 +486,6 @@ for _name in (
     )
 EXEMPTIONS["no_record_moves_a_release_further_than_its_noise_assumes, zero-out"] = {
     "DescentProbe, Poisson samples": "rows are scaled to unit length, so that no row of numbers is a null row",
-    "LeastSquaresProbe": "rows are scaled to unit length, so that no row of numbers is a null row",
     "TableModel": "the huge row is clipped to the ranges of the schema, so that it is no null row",
     **dict.fromkeys(
         ("PrivateProbe, encoder", "PrivateProbe, encoder alone"),

@@ -24,7 +24,7 @@ def test_every_estimator_has_a_recipe():
 def test_the_search_finds_methods_and_what_the_table_of_methods_leaves_out():
     names = {cls.__name__ for cls in estimators()}
     assert {method.path.rpartition(".")[2] for method in METHODS} <= names
-    assert {"PDADPMDMean", "DPAMBSSGD", "ProjectedDPSGD", "SubsampleTestReweigh", "LeastSquaresProbe"} <= names
+    assert {"PDADPMDMean", "DPAMBSSGD", "SubsampleTestReweigh", "DescentProbe"} <= names
     assert "LinearClassifier" not in names  # a base class
 
 

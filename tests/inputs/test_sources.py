@@ -24,7 +24,7 @@ from dpadapt.papers.mirror import (
     PDADPMDClassifier,
     PDADPMDRegressor,
 )
-from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe, LeastSquaresProbe, ProjectedDPSGD
+from dpadapt.papers.subspace import DPAMBSSGD, DescentProbe
 from tests.inputs.streamed import MAKERS, N_COLUMNS, assert_same, data_of
 
 
@@ -60,9 +60,7 @@ SUMMING = [
     (PDADPMDRegressor(n_steps=5), "regressor", "labelled"),
     (PDADPMDClassifier(n_steps=5, step="first-order"), "classifier", "labelled"),
     (DescentProbe(n_steps=5, rows="whitened", batch_size=900), "classifier", "labelled"),
-    (LeastSquaresProbe(gram="private", classes=[0, 1]), "classifier", "none"),
     (DPAMBSSGD(batch_size=9000), "regressor", "none"),
-    (ProjectedDPSGD(batch_size=9000, n_epochs=2), "regressor", "tasks"),
 ]
 
 

@@ -86,7 +86,7 @@ class PrivateProbe(LinearClassifier):
     --------
     dpadapt.representation.encoders : Encoders and their requirements.
     dpadapt.representation.feature_moments : The private moments, and how public rows are recoloured to them.
-    dpadapt.papers.subspace : `DescentProbe` and `LeastSquaresProbe`, the baselines.
+    dpadapt.papers.subspace : `DescentProbe`, the paper's.
 
     References
     ----------

@@ -1,10 +1,11 @@
-"""`DescentProbe` and `LeastSquaresProbe`: every release is bounded, both learn, bad input spends nothing."""
+"""`DescentProbe` and the rows of probes; `LeastSquaresProbe`, its rival, learns too."""
 
 import numpy as np
 import pytest
 
+from benchmarks.rivals.subspace import LeastSquaresProbe
 from dpadapt import Public
-from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe, probe_rows
+from dpadapt.papers.subspace.probes import DescentProbe, probe_rows
 
 
 def data(n=300, seed=0, d=5):

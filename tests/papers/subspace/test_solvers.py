@@ -1,4 +1,4 @@
-"""`DPAMBSSGD` and `ProjectedDPSGD`, the paper's private solvers."""
+"""`DPAMBSSGD`, the paper's private solver, and the subspace that it shares with `ProjectedDPSGD`."""
 
 import math
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.data.synthetic import shared_subspace
+from benchmarks.rivals.subspace import ProjectedDPSGD
 from dpadapt import Ledger, PrivacyError, audit
-from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
+from dpadapt.papers.subspace.solvers import DPAMBSSGD
 
 # One budget and ten batches everywhere: calibrating noise for Poisson batches is slow, and its result is cached.
 BUDGET = {"epsilon": 1.1, "delta": 1e-5}

@@ -3,12 +3,10 @@
 "On the Benefits of Public Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """
 
-from dpadapt.papers.subspace.probes import DescentProbe, LeastSquaresProbe
-from dpadapt.papers.subspace.solvers import DPAMBSSGD, ProjectedDPSGD
+from dpadapt.papers.subspace.probes import DescentProbe
+from dpadapt.papers.subspace.solvers import DPAMBSSGD
 
 __all__ = [
     "DPAMBSSGD",
     "DescentProbe",
-    "LeastSquaresProbe",
-    "ProjectedDPSGD",
 ]

@@ -1,9 +1,8 @@
-"""The paper's private solvers of linear regression in a subspace: `DPAMBSSGD` and `ProjectedDPSGD`.
+"""The paper's private solver of linear regression in a subspace, `DPAMBSSGD`.
 
-`DPAMBSSGD` is the algorithm of P. Varshney, A. Thakurta, P. Jain, "(Nearly) Optimal Private Linear Regression via
+It is the algorithm of P. Varshney, A. Thakurta, P. Jain, "(Nearly) Optimal Private Linear Regression via
 Adaptive Clipping", COLT 2022, as used in step 3 of Algorithm 1 and in Theorem A.3 of "On the Benefits of Public
-Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551. `ProjectedDPSGD` is DP-SGD
-(M. Abadi et al., "Deep Learning with Differential Privacy", 2016), the baseline of its Section 5.4 and Figure 3.
+Representations for Private Transfer Learning under Distribution Shift", arXiv:2312.15551.
 """
 
 import math
@@ -26,7 +25,7 @@ from dpadapt.learning.losses import SquaredLoss
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded, added, histogram
 from dpadapt.mechanisms.events import GaussianEvent, SampledEvent
-from dpadapt.mechanisms.mechanism import Gaussian, Plan, Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Gaussian, Sampled
 from dpadapt.representation.subspace import SUBSPACE_METHODS, PublicSubspace, basis_assumptions, checked_basis
 from dpadapt.rows import Blocks, Part, Rows, products_by_row, row_products, rows_by_block
 
@@ -252,100 +251,3 @@ def _residual_sizes(rows: Rows, index: Any, *, solution: Vector) -> Bounded:
         codes = np.clip(exponents, _LOWEST_BIN, _HIGHEST_BIN) - _LOWEST_BIN
     codes = np.where(np.isfinite(sizes) & np.isfinite(rows.norms), codes, -1.0)
     return histogram(codes, _HIGHEST_BIN - _LOWEST_BIN + 1, rows.shares)
-
-
-class ProjectedDPSGD(ProjectedRegressor):
-    """Linear regression by DP-SGD: on all features, within a given subspace, or within that of public tasks.
-
-    These are the baselines of Section 5.4 of [1]_, with its clipping norm, learning rate and number of epochs. The last
-    iterate is the solution.
-
-    **Privacy.** Protects one private row (see `adjacency`).
-    Releases: clipped gradient sums of Poisson batches, Gaussian.
-    Costs at most `epsilon`, `delta`; see `privacy_`. Public data is not protected.
-
-    Parameters
-    ----------
-    {epsilon}
-    {delta}
-    clip_norm, learning_rate : float, default=0.5 and 0.1
-        The paper's values, from a grid search on the private data whose cost it does not count.
-    n_epochs : int, default=50
-    batch_size : int, default=250
-        Expected number of rows of a batch; the paper does not give one.
-    n_components, method, basis
-        The subspace, as in `DPAMBSSGD`.
-    {adjacency}
-    {n_rows}
-    {random_state}
-
-    Attributes
-    ----------
-    coef_ : ndarray of shape (n_features,)
-    intercept_ : float
-        0: the paper's model has no intercept.
-    n_components_ : int
-    n_features_in_ : int
-    privacy_ : Receipt
-        What was released and what it cost.
-
-    References
-    ----------
-    .. [1] P. Thaker, A. Setlur, Z. S. Wu, V. Smith. On the Benefits of Public Representations for Private Transfer
-       Learning under Distribution Shift. 2023. arXiv:2312.15551
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpadapt.papers.subspace import ProjectedDPSGD
-    >>> rng = np.random.default_rng(7)
-    >>> X = rng.standard_normal((5000, 5))
-    >>> y = X @ [1.0, -0.5, 0.0, 0.0, 0.0] + 0.5 * rng.standard_normal(5000)
-    >>> model = ProjectedDPSGD(basis=np.eye(5)[:, :2], n_epochs=10, random_state=0).fit(X, y)
-    >>> model.privacy_.epsilon <= 1.0
-    True
-    >>> model.score(X, y) > 0.7
-    True
-    """
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float = 1e-6,
-        *,
-        clip_norm: checks.Scale = 0.5,
-        learning_rate: checks.Scale = 0.1,
-        n_epochs: checks.Count = 50,
-        batch_size: checks.Count = 250,
-        n_components: checks.Count | None = None,
-        method: Annotated[str, checks.choice(*SUBSPACE_METHODS)] = "moments",
-        basis: Any = None,
-        adjacency: str = "zero-out",
-        n_rows: int | None = None,
-        random_state: int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.clip_norm = clip_norm
-        self.learning_rate = learning_rate
-        self.n_epochs = n_epochs
-        self.batch_size = batch_size
-        self.n_components = n_components
-        self.method = method
-        self.basis = basis
-        self.adjacency = adjacency
-        self.n_rows = n_rows
-        self.random_state = random_state
-
-    def _solve(self, ledger: Ledger, rows: Blocks[Rows], k: int, budget: Budget) -> tuple[Vector, list[str]]:
-        rate = min(1.0, self.batch_size / budget.n_rows)
-        steps = max(1, round(self.n_epochs / rate))
-        noise = calibrate(self.epsilon, self.delta, steps=steps, rate=rate, adjacency=Adjacency.of(self.adjacency))
-        plan: Plan = Repeated(Gaussian(noise), steps) if rate == 1.0 else Sampled(Gaussian(noise), rate, steps)
-        run = ledger.start(plan, label="gradient")
-        current = np.zeros(k)
-        expected = rate * budget.n_rows
-        for batch in run.batches(rows.n_rows):
-            gradient = released_gradient(run, rows, SquaredLoss(), current, self.clip_norm, expected, batch=batch)
-            current = current - self.learning_rate * gradient
-        return current, []
