@@ -15,7 +15,7 @@ from dpadapt import (
 )
 from dpadapt.mechanisms import Gaussian, NonPrivate
 from dpadapt.plots import plot_coefficients, plot_forecast, plot_ledger, plot_rehearsal
-from dpadapt.report.previews import forecasts_at
+from dpadapt.transfer.preview import forecasts_at
 
 RNG = np.random.default_rng(0)
 X_PUBLIC = RNG.uniform(-1, 1, (200, 3))

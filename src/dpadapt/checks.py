@@ -54,16 +54,6 @@ def function(value: Any, name: str) -> Any:
     return value
 
 
-def keep(owner: Any, **numbers: float) -> None:
-    """Set fields of a frozen dataclass to Python's own numbers.
-
-    NumPy's small types wrap, overflow or underflow in products: a count of int16 would make a sum of costs negative, a
-    noise multiplier of float16 would make the noise 0.
-    """
-    for name, number in numbers.items():
-        object.__setattr__(owner, name, number)
-
-
 def positive(value: Any, name: str, *, infinite: bool = False) -> float:
     """Return `value` as a float if it is a positive number (finite unless `infinite`)."""
     number = _number(value)

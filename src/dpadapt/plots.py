@@ -17,9 +17,9 @@ from dpadapt.learning.base import PrivateEstimator
 from dpadapt.learning.fit_summary import FitSummary
 from dpadapt.report.charts import BarChart, LineChart, forecast_charts, spending_chart
 from dpadapt.report.fit import coefficient_charts
-from dpadapt.report.previews import Part, forecasts_at, rehearsal_chart
+from dpadapt.report.previews import Part, rehearsal_chart
 from dpadapt.tables.model import TableModel
-from dpadapt.transfer.preview import Rehearsal
+from dpadapt.transfer.preview import Rehearsal, forecasts_at
 
 
 def plot_forecast(

@@ -24,11 +24,11 @@ from dpadapt.report.fit import (
     errors_on_public,
     fit_in_words,
     fit_page,
+    forecasts_of_fit,
     groups_in_words,
     public_model_of,
     verdict_on_fit,
 )
-from dpadapt.report.previews import forecasts_of_fit
 from tests.pages import NASTY, check_page
 
 random = np.random.default_rng(3)

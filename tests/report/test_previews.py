@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, rehearse
+from dpadapt.report.fit import forecasts_of_fit
 from dpadapt.report.previews import (
     Part,
-    beside,
     clearly_less,
     compared_rehearsals,
     forecast_page,
-    forecasts_at,
-    forecasts_of_fit,
     help_in_words,
     rehearsal_page,
 )
+from dpadapt.transfer.preview import beside, forecasts_at
 
 random = np.random.default_rng(3)
 X = random.uniform(-1, 1, (4000, 3))

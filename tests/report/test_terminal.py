@@ -11,7 +11,6 @@ from dpadapt.accounting.ledger import Ledger
 from dpadapt.mechanisms import Gaussian, clipped_sum
 from dpadapt.methods import PREDICTORS
 from dpadapt.report.ledger import history_of
-from dpadapt.report.previews import beside
 from dpadapt.report.receipt import receipt_facts
 from dpadapt.report.terminal import (
     facts_table,
@@ -20,7 +19,7 @@ from dpadapt.report.terminal import (
     print_preview,
     receipt_table,
 )
-from dpadapt.transfer.preview import forecast_of_scores
+from dpadapt.transfer.preview import beside, forecast_of_scores
 
 
 def render(table) -> str:

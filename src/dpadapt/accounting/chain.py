@@ -154,8 +154,7 @@ def id_of(first_text: str) -> str:
 
 def charged(charge: Charge, sums: Sums) -> Content:
     """Return the content of a charge's record, with what it adds to the filter's sums."""
-    entries = [entry.to_dict() for entry in charge]
-    return {"charge": entries, "sums": _listed(sums), "sampled": sums.sampled}
+    return {"sums": _listed(sums), "sampled": sums.sampled, "charge": [entry.to_dict() for entry in charge]}
 
 
 def under(name: str, sums: Sums) -> Content:

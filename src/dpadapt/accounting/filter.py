@@ -332,9 +332,9 @@ class Filter:
     def _sums(self, event: Event, times: int) -> Sums:
         """Return what `times` releases of `event`, charged together, add to each sum."""
         sampled = isinstance(event, SampledEvent) and isinstance(event.event, GaussianEvent)
-        tail = _TAIL_SHARE * self.share * self.delta
+        tail, renyi_delta = _TAIL_SHARE * self.share * self.delta, self._renyi_delta
         mu_squared = _mu_squared(event, times, tail, self.adjacency) if tail else math.inf
-        renyi = event.renyi(times, self.order, self.adjacency) if self._renyi_delta else math.inf
+        renyi = event.renyi(times, self.order, self.adjacency) if renyi_delta else math.inf
         return Sums(gaussian=mu_squared, renyi=renyi, sampled=int(sampled))
 
 

@@ -332,10 +332,10 @@ def read_private(
         table = read_table(path, origin=origin, private=True, empty=hidden, encoding=model.encoding)
         _require_rows(len(table.frame), table.origin, least)
         return model.encode_private(table, empty=hidden)
-    limit = memory_in_bytes(DEFAULT_MEMORY if memory is None else memory, "--memory")
+    limit = DEFAULT_MEMORY if memory is None else memory_in_bytes(memory, "--memory")
     chunks = table_chunks(path, origin=origin, private=True, empty=hidden, encoding=model.encoding)
     with progress_bar("reading", None if hidden else chunks.n_rows) as done:
-        rows = model.encode_chunks(chunks, memory=limit, done=lambda n: done("reading", n))
+        rows = model.encode_chunks(chunks, memory=limit, done=lambda n: done(steps=n))
     _require_rows(rows.n_rows, chunks.header.origin, least)
     return rows
 
@@ -421,30 +421,21 @@ def _write_report(
 ) -> dict[str, Any]:
     """Write report.html and return its summary."""
     from dpadapt.disk import write_atomically
-    from dpadapt.report.fit import errors_on_public, fit_page, summarise_fit
-    from dpadapt.report.previews import forecasts_of_fit
+    from dpadapt.report.fit import fit_page, summarise_fit
 
-    model, public = of_table.model_, inputs.public
+    public = inputs.public
     n_private = _n_units(inputs.private) if order.rows is None else order.rows
-    facts = None if ledger is None else _ledger_facts(ledger, order.allowance)
-    released = model.summary()
-    declared = None if public is None else public.declared
-    comparison = None
-    if declared is not None and declared.y is not None:
-        comparison = errors_on_public(released, declared)
     summary = summarise_fit(
-        released,
-        model,
+        of_table.model_,
         method=method,
         dataset=of_table.schema.dataset,
         label=str(order.label),
-        names=list(of_table.get_feature_names_out()),
-        public=declared,
+        ledger=None if ledger is None else _ledger_facts(ledger, order.allowance),
+        public=None if public is None else public.declared,
         public_words=None if public is None else public.words,
-        comparison=comparison,
-        forecasts=forecasts_of_fit(model, declared, n_private),
-        ledger=facts,
+        names=list(of_table.get_feature_names_out()),
         n_private=None if _rows_are_private(order) else n_private,
+        planned_rows=n_private,
     )
     write_atomically(order.out / _REPORT, fit_page(summary).encode())
     return summary

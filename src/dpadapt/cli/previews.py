@@ -187,8 +187,9 @@ def _forecast(
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("forecast.html"),
 ) -> None:
     from dpadapt import checks
-    from dpadapt.report.previews import beside, forecast_page, forecasts_at
+    from dpadapt.report.previews import forecast_page
     from dpadapt.tables import read_schema
+    from dpadapt.transfer.preview import beside, forecasts_at
 
     epsilons = parse_epsilons(epsilon)
     method = chosen_method(None, task.value)

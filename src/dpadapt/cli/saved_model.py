@@ -96,7 +96,7 @@ def _predict(
                 ) from None
             yield frame
             warned.update(dict.fromkeys(texts))
-            done("predicting", len(frame))
+            done(steps=len(frame))
 
     with progress_bar("predicting", chunks.n_rows) as done, new_file(out, "--out") as file:
         if out.suffix.lower() == ".csv":

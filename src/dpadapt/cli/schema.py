@@ -109,7 +109,7 @@ def inferred_schema(table: "Table", options: dict[str, Any]) -> "Schema":
     from dpadapt.tables import infer
 
     with progress_bar("describing columns", table.frame.shape[1]) as done:
-        return infer(table, **options, done=lambda: done("describing columns"))
+        return infer(table, **options, done=done)
 
 
 def _encoders(options: list[str]) -> dict[str, str]:

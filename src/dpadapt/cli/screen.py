@@ -109,13 +109,13 @@ def working(what: str) -> Iterator[None]:
 class Done(Protocol):
     """What moves a progress bar."""
 
-    def __call__(self, text: str, steps: int = 1) -> None:
-        """Show the text, and so many steps as done."""
+    def __call__(self, text: str = "", steps: int = 1) -> None:
+        """Show so many steps as done, and a text, if there is a new one."""
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None) -> Iterator[Done]:
-    """Show a bar on standard error, if it is a terminal; yield a function to call with a text after each step.
+    """Show a bar on standard error, if it is a terminal; yield a function to call after each step.
 
     With `total` None the number of steps is not known, and the bar only moves.
     """
@@ -125,7 +125,9 @@ def progress_bar(what: str, total: int | None) -> Iterator[Done]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as progress:
         bar = progress.add_task(what, total=total)
-        yield lambda text, steps=1: progress.update(bar, advance=steps, description=printable(text))
+        yield lambda text="", steps=1: progress.update(
+            bar, advance=steps, description=printable(text) if text else None
+        )
 
 
 @contextmanager

@@ -140,6 +140,8 @@ def _chunks(
                 f"{name} can't be given where private rows are read in chunks: the rows of one person may be far "
                 f"apart. Give X and y in memory."
             )
+    if y is not None and not is_dask(X):
+        raise ValueError("y must be left out: a Source holds the labels too.")
     first, reader = True, estimator.without_seed()
     # Not the public rows themselves: this goes to the workers.
     names = getattr(getattr(public, "X", None), "columns", None)
@@ -156,8 +158,6 @@ def _chunks(
         first = False
         return rows, coded(labels)
 
-    if y is not None and not is_dask(X):
-        raise ValueError("y must be left out: a Source holds the labels too.")
     blocks: Blocks[Part] = (_dask().OnCluster(X, y) if is_dask(X) else X).blocks(checked)
     for name in ("n_features_in_", "feature_names_in_"):
         vars(estimator).pop(name, None)

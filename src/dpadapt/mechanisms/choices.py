@@ -32,7 +32,7 @@ class RandomizedResponse(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
 
     def event(self) -> Event:
         """Return what one answer costs."""
@@ -67,7 +67,7 @@ class _Selection(Mechanism):
     norm: ClassVar[Norm] = "linf"
 
     def __post_init__(self) -> None:
-        checks.keep(self, epsilon=checks.positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", checks.positive(self.epsilon, "epsilon"))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return the noise scale of each score."""

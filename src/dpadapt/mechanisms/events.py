@@ -39,7 +39,9 @@ class Event:
 
     def __post_init__(self) -> None:
         """Require fields that are positive numbers, unless a subclass has others."""
-        checks.keep(self, **{name: checks.positive(value, name) for name, value in self._fields().items()})
+        # Python's own numbers: NumPy's small types wrap, overflow or underflow in products. A float16 can make noise 0.
+        for name, value in self._fields().items():
+            object.__setattr__(self, name, checks.positive(value, name))
 
     def pure_epsilon(self, times: int = 1) -> float:
         """Return the epsilon of `times` releases at delta = 0."""
@@ -221,7 +223,7 @@ class SampledEvent(Event):
     rate: float
 
     def __post_init__(self) -> None:
-        checks.keep(self, rate=checks.unit(self.rate, "rate"))
+        object.__setattr__(self, "rate", checks.unit(self.rate, "rate"))
         if not isinstance(self.event, GaussianEvent | LaplaceEvent):
             raise TypeError(f"only Gaussian and Laplace noise can be sampled, got {self.event}.")
 

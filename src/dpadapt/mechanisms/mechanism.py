@@ -73,7 +73,7 @@ class NoiseMechanism(Mechanism):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        checks.keep(self, noise_multiplier=checks.positive(self.noise_multiplier, "noise_multiplier"))
+        object.__setattr__(self, "noise_multiplier", checks.positive(self.noise_multiplier, "noise_multiplier"))
 
     def scale(self, bounded: Bounded, adjacency: Adjacency, *, sampled: bool = False) -> float:
         """Return `noise_multiplier` times the sensitivity."""
@@ -268,7 +268,7 @@ class Repeated:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        checks.keep(self, steps=checks.count(self.steps, "steps"))
+        object.__setattr__(self, "steps", checks.count(self.steps, "steps"))
 
     def event(self) -> Event:
         """Return what one step costs."""
@@ -295,7 +295,8 @@ class Sampled:
     unit: Unit = "row"
 
     def __post_init__(self) -> None:
-        checks.keep(self, steps=checks.count(self.steps, "steps"), rate=checks.unit(self.rate, "rate"))
+        object.__setattr__(self, "steps", checks.count(self.steps, "steps"))
+        object.__setattr__(self, "rate", checks.unit(self.rate, "rate"))
         checks.one_of(self.unit, UNITS, "unit")
         self.event()  # validates
 

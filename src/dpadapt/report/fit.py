@@ -20,11 +20,10 @@ from dpadapt.learning.fit_summary import FitSummary, held_out_errors
 from dpadapt.methods import Method
 from dpadapt.report import page
 from dpadapt.report.charts import BarChart, forecast_charts
-from dpadapt.report.previews import beside
 from dpadapt.report.receipt import best_guess, guarantee_in_words, percent, receipt_facts
 from dpadapt.transfer.base import combined, held_out_scores, regression_base
 from dpadapt.transfer.intervals import coverage_in_words
-from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET, Forecast
+from dpadapt.transfer.preview import PUBLIC_ONLY_BUDGET, Forecast, beside, forecasts_at
 
 # Bars in one chart of coefficients, and charts (one per class) in one report. Twenty bars with a chart's axis are as
 # high as a screen of 600 units; six such charts are as many as a reader scrolls through.
@@ -42,10 +41,11 @@ _FEW_ROWS_OF_A_GROUP = 25
 # would have opened at a smaller one, private rows that changed nothing say that the public model is right. Chosen by
 # hand.
 _SMALL_SHIFT = 0.1
+# Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
+_FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
 
 
 def summarise_fit(
-    summary: FitSummary,
     model: Any,
     *,
     method: Method,
@@ -54,18 +54,20 @@ def summarise_fit(
     names: Sequence[str],
     public: Public | None = None,
     public_words: str | None = None,
-    comparison: Mapping[str, Any] | None = None,
-    forecasts: Sequence[Forecast] = (),
     ledger: Mapping[str, Any] | None = None,
     n_private: int | None = None,
+    planned_rows: int | None = None,
 ) -> dict[str, Any]:
     """Return the contents of the report of one fit.
 
     `names` are those of the encoded features, and `public` holds encoded public rows: coefficients are shown per
-    standard deviation in these, and groups that are rare in them are named. `comparison` is from `errors_on_public`,
-    `forecasts` from `forecasts_of_fit`. `ledger` has `words`: the state of the data set's ledger. `n_private` is given
-    only if it is public.
+    standard deviation in these, and groups that are rare in them are named. `ledger` has `words`: the state of the data
+    set's ledger. `n_private` is given only if it is public. The forecast is for `planned_rows`, if they are given.
     """
+    summary = model.summary()
+    comparison = None if public is None else errors_on_public(summary, public)
+    forecasts = [] if planned_rows is None else forecasts_of_fit(model, public, planned_rows)
+    forecast = beside(forecasts, summary.receipt.unit) if forecasts else None
     X_public = None if public is None else np.asarray(public.X, dtype=np.float64)
     charts = coefficient_charts(summary, names, label, None if X_public is None else X_public.std(axis=0))
     receipt = summary.receipt
@@ -97,6 +99,7 @@ def summarise_fit(
         "intervals": coverage_in_words(receipt.unit) if summary.has_intervals else None,
         "groups": groups_in_words(summary, names, X_public),
         "brought": fit_in_words(summary, model, public, comparison, forecasts),
+        "forecast": forecast,
         "forecasts": forecasts,
         "ledger": ledger,
     }
@@ -105,9 +108,17 @@ def summarise_fit(
 def fit_page(summary: Mapping[str, Any]) -> str:
     """Return the page of one fit; `summary` is from `summarise_fit`."""
     forecasts = summary["forecasts"]
-    forecast = beside(forecasts, summary["receipt"]["unit"]) if forecasts else None
-    curves = forecast_charts(forecasts) if forecasts else []
-    return page("fit", summary, forecast=forecast, forecast_charts=curves)
+    return page("fit", summary, forecast_charts=forecast_charts(forecasts) if forecasts else [])
+
+
+def forecasts_of_fit(model: Any, public: Public | None, n_private: int) -> list[Forecast]:
+    """Return the forecasts that could have been made before this fit; none if the method has none.
+
+    `n_private` is a public number: of private rows, or of persons if these are protected.
+    """
+    if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
+        return []
+    return forecasts_at(model, public, n_private, [model.epsilon * factor for factor in _FORECAST_FACTORS])
 
 
 # The verdict: use the model, use the public model, or spend more.
@@ -275,8 +286,10 @@ def errors_on_public(summary: FitSummary, public: Public) -> dict[str, Any] | No
     """Return errors on public rows of no model and of the public model, for rows that it was not fitted to.
 
     The public model is that of the fit. Of a method that keeps none, a linear model of the public rows takes its place.
-    None if there are too few public rows.
+    None if there are too few public rows, or none with labels.
     """
+    if public.y is None:
+        return None
     name = "linear model of the public rows"
     if summary.public_model is not None:
         return None if summary.public_errors is None else dict(summary.public_errors)

@@ -1,4 +1,4 @@
-"""Previews side by side, in words and as pages: forecasts at several epsilons, rehearsals of several methods."""
+"""Previews as pages, and rehearsals of several methods side by side, in words."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,47 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from dpadapt import __version__
 from dpadapt.advice import Advice
-from dpadapt.data import Public
 from dpadapt.report import page
 from dpadapt.report.charts import LineChart, advice_chart, case_chart, forecast_charts
-from dpadapt.transfer.preview import Forecast, Preview, Rehearsal
-
-# Budgets for which the report of a fit repeats its forecast, as factors on the epsilon of the fit. Chosen by hand.
-_FORECAST_FACTORS = (0.1, 1 / 3, 1.0, 3.0, 10.0)
-
-
-def forecasts_at(estimator: Any, public: Public, n_private: int, epsilons: Sequence[float]) -> list[Forecast]:
-    """Return the forecast of a transfer estimator at each epsilon, for a public number of private rows."""
-    return [clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private) for epsilon in epsilons]
-
-
-def forecasts_of_fit(model: Any, public: Public | None, n_private: int) -> list[Forecast]:
-    """Return the forecasts that could have been made before this fit; none if the method has none.
-
-    `n_private` is a public number: of private rows, or of persons if these are protected.
-    """
-    if public is None or public.y is None or not hasattr(model, "forecast") or model.prior != "shifted":
-        return []
-    return forecasts_at(model, public, n_private, [model.epsilon * factor for factor in _FORECAST_FACTORS])
-
-
-def beside(forecasts: Sequence[Forecast], unit: str = "row") -> Preview:
-    """Return forecasts at several epsilons as one preview, a row for each."""
-    first, unspent = forecasts[0], []
-    if not all(forecast.worthwhile for forecast in forecasts):
-        unspent = [
-            "Unspent: the budget is too small for this many rows. Nothing is spent, and the public model is returned."
-        ]
-    return Preview(
-        title=f"Forecast for {first.n_private:,} private {unit}s",
-        headings=first.headings,
-        rows=tuple(row for forecast in forecasts for row in forecast.rows),
-        notes=(*unspent, *first.notes),
-    )
+from dpadapt.transfer.preview import Forecast, Preview, Rehearsal, beside
 
 
 @dataclass(frozen=True)

@@ -362,7 +362,9 @@ class TableModel(PrivateEstimator):
         """Return public rows, encoded; rows without a label are left out, unless there is no label at all."""
         data = public.X if isinstance(public, Public) else public
         sampled = 0
-        if in_files(data):
+        if isinstance(data, Table):
+            table = data
+        elif in_files(data):
             origin = f"public {data}" if isinstance(data, str | Path) else "public"
             table, n_rows = sampled_table(table_chunks(data, origin=origin, private=False, encoding=self.encoding))
             sampled = n_rows if n_rows > len(table.frame) else 0

@@ -225,6 +225,26 @@ def _drawn(epsilon: float, n_private: int, worthwhile: bool, sentence: str) -> d
     }
 
 
+def forecasts_at(estimator: Any, public: Public, n_private: int, epsilons: Sequence[float]) -> list[Forecast]:
+    """Return the forecast of a transfer estimator at each epsilon, for a public number of private rows."""
+    return [clone(estimator).set_params(epsilon=epsilon).forecast(public, n_private) for epsilon in epsilons]
+
+
+def beside(forecasts: Sequence[Forecast], unit: str = "row") -> Preview:
+    """Return forecasts at several epsilons as one preview, a row for each."""
+    first, unspent = forecasts[0], []
+    if not all(forecast.worthwhile for forecast in forecasts):
+        unspent = [
+            "Unspent: the budget is too small for this many rows. Nothing is spent, and the public model is returned."
+        ]
+    return Preview(
+        title=f"Forecast for {first.n_private:,} private {unit}s",
+        headings=first.headings,
+        rows=tuple(row for forecast in forecasts for row in forecast.rows),
+        notes=(*unspent, *first.notes),
+    )
+
+
 @np.errstate(all="ignore")
 def forecast_classification(
     public: Public,
