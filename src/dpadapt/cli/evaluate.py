@@ -102,8 +102,7 @@ def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
     pure = options.delta == 0
     plan = plan_spending(options, pure=pure, new=False, default_delta=_DELTA_OF_NEW_LEDGER if pure else None)
     public, rows = _tables(of_table, options)
-    with Spending("the evaluation did not end") as spending:
-        ledger = spending.open(plan, options)
+    with Spending(plan, options, "the evaluation did not end") as spending:
         with working("evaluating"):
             result = evaluate(
                 of_table,
@@ -114,11 +113,11 @@ def _evaluate(values: dict[str, Any], _stated: set[str]) -> None:
                 error_bound=options.error_bound,
                 public=public,
                 persons=person,
-                ledger=ledger,
+                ledger=spending.ledger,
             )
         # What was paid for is shown on standard error, if it can't be printed.
         spending.receipt = str(result)
-        _print(result, ledger, plan, options.as_json)
+        _print(result, spending.ledger, plan, options.as_json)
 
 
 def _model_of_tables(folder: Path, saved: "Saved") -> "TableModel":

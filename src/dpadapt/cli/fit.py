@@ -15,7 +15,7 @@ import typer
 
 from dpadapt.cli.options import FitOptions, add_command, check_method_delta, chosen_method, flag_of, teach
 from dpadapt.cli.screen import Incomplete, console, progress_bar, reason, working
-from dpadapt.cli.spending import Spending, charge_in_words, plan_spending
+from dpadapt.cli.spending import LedgerPlan, Spending, charge_in_words, plan_spending
 from dpadapt.methods import METHODS, Method
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def _fit(values: dict[str, Any], stated: set[str]) -> None:
         if values[name] is None:
             raise ValueError(f"{flag_of(name)} must be given, unless --request names the file of a request.")
     order = FitOptions(**values)
-    with Spending(f"--out {order.out}: nothing was written there: the fit did not end") as spending:
-        summary = carry_out(order, request, spending)
+    job = prepare(order, request)
+    with Spending(job.plan, order, f"--out {order.out}: nothing was written there: the fit did not end") as spending:
+        summary = carry_out(job, spending)
         _print(order, summary)
 
 
@@ -107,8 +108,20 @@ class _Inputs:
     agents: "SimulatedAgents | None"
 
 
-def carry_out(order: FitOptions, request: "Request | None", spending: Spending) -> dict[str, Any]:
-    """Fit, save and report; return the summary. Nothing is spent unless every check has passed."""
+@dataclass(frozen=True, repr=False)
+class _Job:
+    """A fit that every check has passed: what to fit on which rows, and the ledger to charge, if there is one."""
+
+    order: FitOptions
+    method: Method
+    model: "TableModel"
+    inputs: _Inputs
+    plan: LedgerPlan | None
+    requested: bool
+
+
+def prepare(order: FitOptions, request: "Request | None") -> _Job:
+    """Check everything, read and encode; nothing is spent, and no ledger is made."""
     from dpadapt import persist
     from dpadapt.accounting.places import data_set_name
     from dpadapt.tables import read_schema
@@ -144,8 +157,13 @@ def carry_out(order: FitOptions, request: "Request | None", spending: Spending) 
     persist.prepare(order.out, name="--out")
     if request is not None:
         request.agree(order, method, plan)
-    ledger = spending.open(plan, order)
-    if request is not None and plan is not None and ledger.dataset:
+    return _Job(order, method, model, inputs, plan, request is not None)
+
+
+def carry_out(job: _Job, spending: Spending) -> dict[str, Any]:
+    """Fit, save and report; return the summary."""
+    order, model, inputs, plan, ledger = job.order, job.model, job.inputs, job.plan, spending.ledger
+    if job.requested and plan is not None and ledger.dataset:
         model.schema = replace(model.schema, dataset=ledger.dataset)
     try:
         with working("fitting"):
@@ -168,7 +186,7 @@ def carry_out(order: FitOptions, request: "Request | None", spending: Spending) 
         if order.task == "clustering":
             summary = _write_chosen(model, order, inputs)
         else:
-            summary = _write_report(model, order, method, inputs, None if plan is None else ledger)
+            summary = _write_report(model, order, job.method, inputs, None if plan is None else ledger)
     spending.failure = (
         f"--out {order.out}: everything was written there ({written}, {report}), but the summary could not be printed"
     )

@@ -23,39 +23,34 @@ if TYPE_CHECKING:
 class Spending:
     """Guards a command that spends: any failure after the charge is said to be one.
 
-    Until a charge was made, errors pass as they are: nothing was spent, and the exit code is 2. From the charge on,
-    every error becomes `Incomplete`.
+    Made, it opens the ledger, or makes one in memory, which shows whether the command charged it. Until a charge was
+    made, errors pass as they are: nothing was spent, and the exit code is 2. From the charge on, every error becomes
+    `Incomplete`.
 
     Attributes
     ----------
+    ledger : Ledger
     failure : str
         What could not be done if the next step fails, and what was written until then.
     receipt : str, optional
         What the error shows of what was paid for. Default: the receipt of a ledger in memory, which no file holds.
     """
 
-    def __init__(self, failure: str) -> None:
-        self.failure = failure
-        self.receipt: str | None = None
-        self._ledger: Ledger | None = None
-        self._durable = False
-        self._entries_before = 0
-
-    def open(self, plan: "LedgerPlan | None", options: SpendingOptions) -> "Ledger":
-        """Open the ledger, or make one in memory, which shows whether the command charged it; watch it from now on."""
+    def __init__(self, plan: "LedgerPlan | None", options: SpendingOptions, failure: str) -> None:
         from dpadapt.accounting.ledger import Ledger
         from dpadapt.mechanisms.adjacency import Adjacency
 
-        ledger = (
+        self.failure = failure
+        self.receipt: str | None = None
+        self._durable = plan is not None
+        self.ledger: Ledger = (
             Ledger.of_one_fit(
                 options.epsilon, options.delta, adjacency=Adjacency.of(options.adjacency), unit=options.unit
             )
             if plan is None
             else plan.open()
         )
-        self._entries_before = len(ledger.entries)
-        self._ledger, self._durable = ledger, plan is not None
-        return ledger
+        self._entries_before = len(self.ledger.entries)
 
     def __enter__(self) -> Self:
         return self
@@ -64,17 +59,15 @@ class Spending:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Turn an error after the charge into `Incomplete`."""
-        if error is None or isinstance(error, Incomplete) or self._ledger is None:
-            return
-        if not (spent := self._spent(self._ledger, error)):
+        if error is None or isinstance(error, Incomplete) or not (spent := self._spent(error)):
             return
         receipt = self.receipt
         if receipt is None:
-            receipt = "" if self._durable else self._ledger.receipt().to_json()
+            receipt = "" if self._durable else self.ledger.receipt().to_json()
         code = 130 if isinstance(error, KeyboardInterrupt) else 1
         raise Incomplete(f"{self.failure} ({reason(error)}). {spent}.", receipt=receipt, code=code) from None
 
-    def _spent(self, ledger: "Ledger", error: BaseException) -> str:
+    def _spent(self, error: BaseException) -> str:
         """Return what is known about the budget, in words; empty if nothing was spent."""
         from dpadapt.errors import BudgetExceeded
 
@@ -82,7 +75,7 @@ class Spending:
         if isinstance(error, BudgetExceeded) and self._durable:
             return ""
         try:
-            charged = len(ledger.entries) > self._entries_before
+            charged = len(self.ledger.entries) > self._entries_before
         except Exception:
             return "The ledger can't be read: take the budget as spent"
         return "The budget is spent" if charged else ""

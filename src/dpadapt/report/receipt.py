@@ -59,11 +59,11 @@ def receipt_facts(receipt: Receipt) -> dict[str, Any]:
     Added are ``cost`` and ``protects`` in words, a readable ``mechanism`` in each of the ``entries``, ``released`` (one
     line per entry), a warning if the noise was seeded, and in ``verification`` the bounds of a second accountant.
     """
-    verification = receipt.verify()
+    protects, verification = receipt.adjacency.protects(receipt.unit), receipt.verify()
     seeded = [f"{SEED_WARNING[0].upper()}{SEED_WARNING[1:]}."] if receipt.seeded else []
     return receipt.to_dict() | {
         "cost": f"epsilon = {receipt.epsilon:.4g}, delta = {receipt.delta:.3g}",
-        "protects": receipt.adjacency.protects(receipt.unit),
+        "protects": protects,
         "entries": [entry.to_dict() | {"mechanism": str(entry.event)} for entry in receipt.entries],
         "released": [str(entry) for entry in receipt.entries],
         "warnings": [*seeded, *receipt.warnings],
