@@ -38,8 +38,7 @@ class Event:
             raise TypeError(f"{cls.__name__} must be a subclass of Event itself, with costs of its own.")
 
     def __post_init__(self) -> None:
-        """Require fields that are positive numbers, unless a subclass has others."""
-        # Python's own numbers: NumPy's small types wrap, overflow or underflow in products. A float16 can make noise 0.
+        """Require positive numbers, and keep them as Python floats: products of NumPy's small types can become 0."""
         for name, value in self._fields().items():
             object.__setattr__(self, name, checks.positive(value, name))
 
