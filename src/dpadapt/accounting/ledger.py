@@ -354,7 +354,7 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        path: str | Path,
+        path: str | Path | ServerPlace,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -387,6 +387,8 @@ class Ledger:
             Only read the ledger, which needs no right to write to it. Otherwise a ledger that can't be written to is
             refused at once.
         """
+        if isinstance(path, ServerPlace):
+            dataset, path = path.dataset, path.address
         place, kind = store_at(path, dataset)
         if not kind.exists(place):
             if epsilon is None or delta is None or read_only:
@@ -439,8 +441,6 @@ class Ledger:
             As in `Ledger.open`.
         """
         place, _ = ledger_of(Path(private))
-        if isinstance(place, ServerPlace):
-            return cls.open(place.address, **(terms | {"dataset": place.dataset}))
         return cls.open(place, **terms)
 
     def child(

@@ -94,8 +94,8 @@ def _place(file: str, dataset: str | None) -> "Place":
 
 def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> tuple["Ledger", str]:
     """Open a ledger that exists; return also what it is called."""
+    from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.places import ledger_exists
-    from dpadapt.cli.spending import open_ledger
 
     place = _place(file, dataset)
     if not (place.is_file() if isinstance(place, Path) else ledger_exists(place)):
@@ -103,7 +103,7 @@ def open_existing(file: str, dataset: str | None, *, read_only: bool = True) -> 
             f"{place}: there is no such ledger. If there was one, its budget must be taken as spent; for data about "
             f"which nothing was released yet, dpadapt ledger new or dpadapt fit --ledger {place} makes one."
         )
-    ledger = open_ledger(place, read_only=read_only, dataset=dataset)
+    ledger = Ledger.open(place, read_only=read_only, dataset=dataset)
     return ledger, place.name if isinstance(place, Path) else f"{place}: {dataset}"
 
 
@@ -199,8 +199,8 @@ def _new(
     ),
 ) -> None:
     from dpadapt import checks
+    from dpadapt.accounting.ledger import Ledger
     from dpadapt.accounting.places import ledger_exists
-    from dpadapt.cli.spending import open_ledger
     from dpadapt.mechanisms.adjacency import Adjacency
 
     checks.positive(epsilon, "--epsilon")
@@ -215,7 +215,7 @@ def _new(
         raise ValueError(f"{place}: it exists already. Its cap can't be changed; dpadapt ledger show shows it.")
     if isinstance(place, Path):
         check_parent(place, "the ledger")
-    open_ledger(
+    Ledger.open(
         place,
         epsilon=epsilon,
         delta=delta,

@@ -19,7 +19,7 @@ import typer
 from dpadapt.cli.fit import check_options, read_public, unfitted
 from dpadapt.cli.options import FitOptions, add_command, asked_kinds, flag_of, teach, uses
 from dpadapt.cli.screen import check_parent, console, working, write_file
-from dpadapt.cli.spending import LedgerPlan, at_a_terminal, open_ledger
+from dpadapt.cli.spending import LedgerPlan, at_a_terminal
 
 if TYPE_CHECKING:
     from dpadapt.methods import Method
@@ -131,7 +131,9 @@ def _budget(plan: LedgerPlan | None) -> dict[str, str]:
         return {"ledger": "none (--no-ledger): nothing adds up what several fits cost"}
     if plan.cap is not None:
         return {"ledger": plan.note}
-    ledger = open_ledger(plan.path, read_only=True)
+    from dpadapt.accounting.ledger import Ledger
+
+    ledger = Ledger.open(plan.path, read_only=True)
     facts = {"ledger": f"{plan.path}: epsilon = {ledger.remaining():.4g} left of {ledger.epsilon:.4g}"}
     if plan.allowance is not None:
         limited = ledger.allowance(plan.allowance)

@@ -151,16 +151,6 @@ def _answer(why: str, own: Path) -> "Place":
     return place
 
 
-def open_ledger(place: "Place", **terms: Any) -> "Ledger":
-    """Open the ledger at a place; the arguments are those of `Ledger.open`. On a server its data set is known."""
-    from dpadapt.accounting.ledger import Ledger
-    from dpadapt.accounting.places import ServerPlace
-
-    if isinstance(place, ServerPlace):
-        return Ledger.open(place.address, **(terms | {"dataset": place.dataset}))
-    return Ledger.open(place, **terms)
-
-
 @dataclass(frozen=True)
 class Wish:
     """What a command wants to spend, and on what terms.
@@ -224,6 +214,7 @@ class LedgerPlan:
 
     def open(self) -> "Ledger":
         """Open the ledger, or make it, and what leads to it; return the allowance, if one is to be charged."""
+        from dpadapt.accounting.ledger import Ledger
         from dpadapt.accounting.places import make_link
         from dpadapt.mechanisms.adjacency import Adjacency
 
@@ -233,7 +224,7 @@ class LedgerPlan:
         if self.cap is not None:
             terms["dataset"] = self.wish.dataset
         try:
-            ledger = open_ledger(self.path, epsilon=epsilon, delta=delta, **terms)
+            ledger = Ledger.open(self.path, epsilon=epsilon, delta=delta, **terms)
         except OSError as error:
             raise _not_opened(self.path, error) from None
         # Before anything is charged: a charge that no later fit finds would not be added up.
@@ -354,12 +345,13 @@ def _asked_cap(path: "Place", wish: Wish, proposed: float) -> float:
 
 def _require_room(path: "Place", wish: Wish, epsilon: float | None, delta: float | None, dataset: str) -> "Ledger":
     """Return the ledger; refuse one of other rows, on other terms, or without room."""
+    from dpadapt.accounting.ledger import Ledger
     from dpadapt.errors import BudgetExceeded, LedgerError
 
     if isinstance(path, Path) and not path.is_file():
         raise ValueError(f"--ledger {path}: this is not a file. Give the ledger's file.")
     try:
-        ledger = open_ledger(path, dataset=dataset or None)
+        ledger = Ledger.open(path, dataset=dataset or None)
     except OSError as error:
         raise _not_opened(path, error) from None
     for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
