@@ -77,7 +77,6 @@ def test_estimators_keep_their_claim_and_half_the_noise_is_caught(case):
     check(audited(case, fits=44, seed=3))
 
 
-@pytest.mark.thorough
 def test_every_mechanism_and_every_estimator_has_a_case_or_a_reason():
     assert uncovered(CASES) == []
 

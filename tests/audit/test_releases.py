@@ -38,6 +38,15 @@ def test_choices_are_drawn_one_by_one():
     assert set(outputs) == {0, 1}
 
 
+def test_a_mechanism_with_one_number_for_all_coordinates_is_drawn_one_by_one():
+    class OneShift(Gaussian):
+        def _apply(self, bounded, *, scale, random):
+            return bounded.value + random.normal(scale, (1,))
+
+    outputs = MechanismOutputs(OneShift(1.0), sums, seed=0).many([[0.5, 0.5]], 50)
+    assert len(set(outputs[:, 0])) == 50
+
+
 def test_a_sampled_plan_returns_all_of_its_steps():
     outputs = MechanismOutputs(Sampled(Gaussian(1.0), rate=0.5, steps=3), sums, seed=0)
     assert outputs.many(np.ones((4, 2)) / 2, 7).shape == (7, 6)

@@ -12,13 +12,18 @@ from dpadapt import persist
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.cli import app as commands
 from dpadapt.cli import fit, request
-from dpadapt.cli.options import AdjacencyName, FitOptions, Use, flag_of, parse_epsilons, uses
+from dpadapt.cli.options import TABLES, AdjacencyName, FitOptions, Use, flag_of, parse_epsilons, uses
+from dpadapt.inputs.files import FORMAT_NAMES
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.methods import METHODS
 
 
 def test_adjacency_choices_are_those_of_the_library():
     assert [name.value for name in AdjacencyName] == [member.value for member in Adjacency]
+
+
+def test_help_names_the_formats_that_are_read():
+    assert TABLES == FORMAT_NAMES
 
 
 def test_budgets_are_sorted_and_listed_once():
@@ -34,11 +39,21 @@ def asked(run, site):
 
 @pytest.fixture
 def planted(monkeypatch):
-    """Declare one more option in the one place, and mount the commands anew."""
+    """Declare more options in the one place, and mount the commands anew."""
 
     @dataclass(frozen=True, kw_only=True)
     class Planted(FitOptions):
         prior: Annotated[str | None, typer.Option(help="What is known."), Use(parameter="prior")] = None
+        steps: Annotated[int, typer.Option(help="How many."), Use(tasks=("clustering",), parameter="n_steps")] = 3
+        cut: Annotated[
+            str | None,
+            typer.Option(help="In parts of the classes."),
+            Use(
+                tasks=("classification",),
+                parameter="decision_threshold",
+                parse=lambda text, classes: float(text) / len(classes),
+            ),
+        ] = None
 
     for module in ("options", "fit", "request"):
         monkeypatch.setattr(f"dpadapt.cli.{module}.FitOptions", Planted)
@@ -66,6 +81,14 @@ def test_an_option_that_is_declared_in_one_place_reaches_the_estimator_and_the_r
     assert Ledger.open(site.ledger).n_charges == before
 
 
+def test_an_option_is_parsed_with_the_classes_and_one_with_a_default_does_not_concern_other_tasks(run, site, planted):
+    asked = site.folder / "asked.toml"
+    good = {"task": "classification", "label": "ill", "epsilon": 0.5, "rows": None, "out": asked}
+    assert run(*site.before("request", **good, cut=1)).code == 0
+    assert tomllib.loads(asked.read_text())["fit"]["cut"] == "1"
+    refused(run(*site.before("request", **good, steps=4)), "--steps is for --task clustering")
+
+
 def test_an_option_or_a_key_that_is_declared_nowhere_is_refused(run, site, asked):
     by_request = site.fit(schema=None, task=None, label=None, epsilon=None, delta=None, request=asked)
     refused(run(*by_request, "--yes", "--prior", "nonsense"), "--prior")
@@ -74,7 +97,7 @@ def test_an_option_or_a_key_that_is_declared_nowhere_is_refused(run, site, asked
     assert site.untouched()
 
 
-# Values of options that are not their defaults.
+# Values, not the defaults, of all options that some method refuses.
 VALUES = {
     "rows": 600,
     "clusters": 3,
@@ -110,7 +133,7 @@ def test_a_method_refuses_the_options_that_it_does_not_know_before_anything_is_r
     good |= {"public": None} if method.beside == "agents" else {}
     good |= {"clusters": 3} if method.task == "clustering" else {}
     for name, use in uses(FitOptions).items():
-        if name not in VALUES or (method.task in use.tasks and (not use.parameter or use.parameter in known)):
+        if method.task in use.tasks and (not use.parameter or use.parameter in known):
             continue
         beside = NEEDED_BESIDE.get(name, {}) if method.task in use.tasks else {}
         flags = ["--intervals"] if name == "intervals" else []

@@ -11,6 +11,7 @@ from outcomes import SECRET_TEXT, accepted, refused
 
 from dpadapt import Ledger, persist, save
 from dpadapt.cli import main
+from dpadapt.inputs.files import FORMAT_NAMES
 from dpadapt.papers.adaptation import ReverseAdaptation
 from dpadapt.tables import TableModel
 from tests.saved_models import json_of, rewrite
@@ -248,7 +249,7 @@ def test_folders_that_are_no_table_are_refused(run, site, fitted, tmp_path):
     fitted()
     rows, out = tmp_path / "rows", tmp_path / "o.csv"
     rows.mkdir()
-    refused(run("predict", site.out, rows, "-o", out), "rows", "no CSV, Parquet or Excel files")
+    refused(run("predict", site.out, rows, "-o", out), "rows", f"no {FORMAT_NAMES} files")
     (rows / "year=2024").mkdir()
     refused(run("predict", site.out, rows, "-o", out), "rows", "year=2024")
     (rows / "year=2024").rmdir()

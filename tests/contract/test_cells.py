@@ -37,6 +37,7 @@ from dpadapt import (
 )
 from dpadapt.evaluation import EVALUATION_METRICS
 from dpadapt.inputs import persons
+from dpadapt.inputs.files import FORMATS
 from dpadapt.inputs.gate import label_codes, private_arrays
 from dpadapt.integrations import dask as workers
 from dpadapt.representation import encoders
@@ -582,7 +583,7 @@ def write_csv(folder, column, name="a.csv"):
 def write_excel(folder, column):
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet()
-    for row in ((*NAMES, "label"), *([cell] * 10 for cell in column)):
+    for row in ((*NAMES, "label"), *([a_cell_of_excel(cell)] * 10 for cell in column)):
         sheet.append(row)
     book.save(folder / "a.xlsx")
     return folder / "a.xlsx"
@@ -634,14 +635,6 @@ KINDS_OF_TEXT_FILES = {
 }
 
 
-@pytest.mark.parametrize(("n_each", "n_cells"), SIZES)
-def test_text_files_are_read_cell_by_cell_in_chunks_and_folders_too(n_each, n_cells, encoder, tmp_path):
-    reads, pool = ways(table_model("number label"), tmp_path, write_csv), drawn(n_each, list, KINDS_OF_TEXT_FILES)
-    alone = read_alone(reads[0], pool)
-    for read in reads:
-        assert differences(read, pool, n_cells // 5, alone=alone) == []
-
-
 def a_cell_of_excel(cell):
     """Return a cell that a workbook can hold."""
     if isinstance(cell, str):
@@ -660,17 +653,31 @@ KINDS_OF_EXCEL = {
 }
 
 
+# The writer of each format, and the cells that its files hold: of any kind, or (None) of the types of Arrow.
+WRITERS = {
+    "CSV": (write_csv, KINDS_OF_TEXT_FILES),
+    "Excel": (write_excel, KINDS_OF_EXCEL),
+    "Parquet": (write_parquet, None),
+}
+TYPED_WRITERS = [*(write for write, kinds in WRITERS.values() if kinds is None), write_arrow]
+
+
+def test_every_format_of_files_has_a_writer():
+    assert {form.name for form in FORMATS} == WRITERS.keys()
+
+
 @pytest.mark.parametrize(("n_each", "n_cells"), SIZES)
-def test_workbooks_are_read_cell_by_cell_in_chunks_and_folders_too(n_each, n_cells, encoder, tmp_path):
-    reads, pool = ways(table_model("number label"), tmp_path, write_excel), drawn(n_each, list, KINDS_OF_EXCEL)
-    pool.cells = [a_cell_of_excel(cell) for cell in pool.cells]
+@pytest.mark.parametrize("form", [form for form, (_, kinds) in WRITERS.items() if kinds is not None])
+def test_untyped_files_are_read_cell_by_cell_in_chunks_and_folders_too(form, n_each, n_cells, encoder, tmp_path):
+    write, kinds = WRITERS[form]
+    reads, pool = ways(table_model("number label"), tmp_path, write), drawn(n_each, list, kinds)
     alone = read_alone(reads[0], pool)
     for read in reads:
         assert differences(read, pool, n_cells // 5, alone=alone) == []
 
 
 @pytest.mark.parametrize(("n_each", "n_cells"), SIZES)
-@pytest.mark.parametrize("write", [write_parquet, write_arrow])
+@pytest.mark.parametrize("write", TYPED_WRITERS)
 def test_typed_files_are_read_cell_by_cell_in_chunks_and_folders_too(write, n_each, n_cells, encoder, tmp_path):
     model = table_model("number label")
     for name, pool in arrow_columns(n_each).items():

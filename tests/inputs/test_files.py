@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from dpadapt import Source
 from dpadapt.errors import PrivacyError
+from dpadapt.inputs.files import FORMAT_NAMES
 from dpadapt.tables import (
     Category,
     Date,
@@ -295,7 +296,7 @@ def folder_of(tmp_path: Path, **files: bytes) -> Path:
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({}, "holds no CSV, Parquet or Excel files"),
+        ({}, f"holds no {FORMAT_NAMES} files"),
         ({"a_csv": b"age\n1\n", "notes_pdf": b"x"}, "holds 'notes.pdf'"),
         ({"a_csv": b"age\n1\n", "a_parquet": b"x"}, "CSV and Parquet files. Give a folder of one kind"),
         ({"a_csv": b""}, r"a\.csv: the file is empty"),
@@ -382,7 +383,7 @@ def test_a_file_that_changes_is_refused_without_showing_values(tmp_path, ending,
 
 @pytest.mark.parametrize("data", [3, None, [1, 2], pd.DataFrame({"age": [1]}), b"a.csv"], ids=repr)
 def test_what_is_no_path_is_refused(data):
-    with pytest.raises(TypeError, match="must be the path of a CSV, Parquet or Excel file"):
+    with pytest.raises(TypeError, match=f"must be the path of a {FORMAT_NAMES} file"):
         table_chunks(data, private=True)
 
 

@@ -11,14 +11,17 @@ from scipy.special import logsumexp
 
 from dpadapt.accounting.ledger import Ledger
 from dpadapt.audit.replay import Fit, Release, Tape, fit_of, record, replay
+from dpadapt.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, RandomizedResponse
 from dpadapt.mechanisms.adjacency import Adjacency
 from dpadapt.mechanisms.bounded import Bounded
-from dpadapt.mechanisms.choices import RandomizedResponse
 from dpadapt.mechanisms.events import SampledEvent
-from dpadapt.mechanisms.mechanism import Mechanism, NoiseMechanism, Repeated, Sampled
+from dpadapt.mechanisms.mechanism import Mechanism, Repeated, Sampled
 from dpadapt.mechanisms.randomness import Random
 from dpadapt.papers.reweigh.parity import RandomParity
 from dpadapt.rows import Unit
+
+# They treat coordinates one by one, so many outputs are one with many coordinates. Others may draw one radius for all.
+_INDEPENDENT = (Gaussian, DiscreteGaussian, Laplace, DiscreteLaplace, RandomizedResponse)
 
 
 class MechanismOutputs:
@@ -58,8 +61,7 @@ class MechanismOutputs:
         if isinstance(self._mechanism, Sampled):
             return self._sampled(self._mechanism, data, runs)
         bounded = self._statistic(data)
-        if isinstance(self._mechanism, NoiseMechanism | RandomizedResponse):
-            # These add independent noise to every coordinate, so many outputs are one output with many coordinates.
+        if type(self._mechanism) in _INDEPENDENT:
             self._ledger._draw = self._draw_tiled(runs)
             drawn = self._ledger.start(Repeated(self._mechanism, runs), label="audit").release(bounded)
             return np.asarray(drawn)

@@ -249,7 +249,8 @@ def unfitted(order: FitOptions, method: Method, schema: "Schema") -> "TableModel
     """Return the unfitted model, or refuse options that its estimator does not have."""
     from dpadapt import persist
 
-    parameters = order.parameters(method, schema.classes(str(order.label)) if order.class_weight else ())
+    classes = schema.classes(str(order.label)) if order.task == "classification" else ()
+    parameters = order.parameters(method, classes)
     for name in ("weight", "person"):
         column = getattr(order, name)
         if column is None:

@@ -47,6 +47,9 @@ class AdjacencyName(StrEnum):
     replace_one = "replace-one"
 
 
+# The formats of tables, for help texts: `inputs.files.FORMAT_NAMES`, without importing their readers.
+TABLES = "CSV, Parquet or Excel"
+
 # Options of commands that have no dataclass of their own.
 
 Delta = Annotated[
@@ -102,7 +105,8 @@ class Use:
     An analyst may state it in a request if `asked`; else it is the custodian's, and `why_not` says why a request leaves
     no room for it. `tasks` know it, and it means nothing without the option `beside`. Its value must pass the function
     `check` of `dpadapt.checks`. It sets `parameter` of the estimator, and a method whose estimator lacks that refuses
-    the option; `parse` makes the parameter from the text of the option and the classes of the label.
+    the option; `parse` makes the parameter from the text of the option and the classes of the label (none but for
+    classification), or raises a ValueError of its own that begins with the option: another is reported as a flaw.
     """
 
     asked: bool = True
@@ -170,7 +174,7 @@ def _list_methods(name: str | None) -> str | None:
 class SpendingOptions:
     """Options of the commands that spend a budget on private rows."""
 
-    private: Annotated[Path, typer.Option(help="Private rows, CSV, Parquet or Excel: a file or folder."), _CUSTODIAN]
+    private: Annotated[Path, typer.Option(help=f"Private rows, {TABLES}: a file or folder."), _CUSTODIAN]
     epsilon: Annotated[
         float, typer.Option(help="The most to spend. Positive; smaller is more private."), Use(check="positive")
     ]
@@ -234,9 +238,10 @@ class SpendingOptions:
         """Refuse options that the task does not know or that don't fit each other; nothing is read."""
         from dpadapt import checks
 
+        defaults = {field.name: field.default for field in fields(self)}
         for name, use in uses(type(self)).items():
             value, option = getattr(self, name), flag_of(name)
-            if value is None or value is False:
+            if value is None or value == defaults[name]:
                 continue
             if task and task not in use.tasks:
                 raise ValueError(f"{option} is for --task {' or '.join(use.tasks)}. Leave it out.")

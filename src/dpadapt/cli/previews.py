@@ -10,6 +10,7 @@ import typer
 
 from dpadapt.cli.fit import read_public, table_model
 from dpadapt.cli.options import (
+    TABLES,
     AdjacencyName,
     AdjacencyOption,
     Delta,
@@ -57,7 +58,7 @@ run next. If the file of --schema does not exist, a schema is inferred from the 
 
 
 def _advise(
-    public: Annotated[Path, typer.Argument(help="Public rows, CSV, Parquet or Excel. Never the private file.")],
+    public: Annotated[Path, typer.Argument(help=f"Public rows, {TABLES}. Never the private file.")],
     label: LabelOption,
     rows: Annotated[int, typer.Option(help="How many private rows there are: a number that is public.")],
     schema: Annotated[
@@ -175,7 +176,7 @@ public rows can mimic the difference.
 
 
 def _forecast(
-    public: Annotated[Path, typer.Option(help="Public rows: CSV, Parquet or Excel; with the label for a regression.")],
+    public: Annotated[Path, typer.Option(help=f"Public rows: {TABLES}; with the label for a regression.")],
     schema: SchemaOption,
     label: LabelOption,
     task: TaskOption,
@@ -226,7 +227,7 @@ such as young and old. No private row is read and nothing is spent.
 
 
 def _rehearse(
-    public: Annotated[Path, typer.Option(help="Public rows with the label, CSV, Parquet or Excel.")],
+    public: Annotated[Path, typer.Option(help=f"Public rows with the label, {TABLES}.")],
     schema: SchemaOption,
     label: LabelOption,
     task: TaskOption,

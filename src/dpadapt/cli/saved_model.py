@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpadapt.cli.ledger import open_existing
-from dpadapt.cli.options import EncodingOption, Json, teach
+from dpadapt.cli.options import TABLES, EncodingOption, Json, teach
 from dpadapt.cli.screen import (
     check_parent,
     check_suffix,
@@ -43,7 +43,7 @@ def _predict(
     model: Annotated[Path, typer.Argument(help="A folder made by dpadapt fit.")],
     data: Annotated[
         Path,
-        typer.Argument(help="Rows to predict, CSV, Parquet or Excel: a file or a folder; the label may be missing."),
+        typer.Argument(help=f"Rows to predict, {TABLES}: a file or a folder; the label may be missing."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write, CSV or Parquet.")] = Path("predictions.csv"),
     coverage: Annotated[

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadapt.cli.options import EncodingOption, SchemaOption, TaskName, teach
+from dpadapt.cli.options import TABLES, EncodingOption, SchemaOption, TaskName, teach
 from dpadapt.cli.screen import check_parent, progress_bar, say, working, write_file
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def mount(app: typer.Typer) -> None:
 
 
 def _schema(
-    public: Annotated[Path, typer.Argument(help="Public rows, CSV, Parquet or Excel. Never the private file.")],
+    public: Annotated[Path, typer.Argument(help=f"Public rows, {TABLES}. Never the private file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Where to write the schema.")] = Path("schema.toml"),
     dataset: DatasetOption = None,
     category: CategoryOption = None,
@@ -131,7 +131,7 @@ def _encoders(options: list[str]) -> dict[str, str]:
 
 
 def _check(
-    public: Annotated[Path, typer.Option(help="Public rows, CSV, Parquet or Excel.")],
+    public: Annotated[Path, typer.Option(help=f"Public rows, {TABLES}.")],
     schema: SchemaOption,
     private: Annotated[
         Path | None, typer.Option(help="The private table: only the names of its columns are read.")
