@@ -364,8 +364,8 @@ def test_importing_is_light():
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
     "files": 160,
-    "lines": 48170,
-    "lines of tests": 40825,
+    "lines": 48230,
+    "lines of tests": 40920,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
     "lines of a function": 80,
@@ -377,7 +377,7 @@ ROOMS = {
     "clustering": 1160,
     "datasets": 478,
     "hybrid": 2380,
-    "inputs": 1940,
+    "inputs": 1975,
     "integrations": 1562,
     "learning": 2880,
     "mechanisms": 2140,

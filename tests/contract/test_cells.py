@@ -599,6 +599,10 @@ def write_arrow(folder, column):
     return pyarrow.dataset.dataset(str(folder / "a.arrow"), format="arrow")
 
 
+def write_dataset(folder, column):
+    return pyarrow.dataset.dataset(write_parquet(folder, column))
+
+
 def in_folder(folder, column, write):
     """Write up to three files; in the order of their names, their rows are those of the column."""
     inside = folder / "files"
@@ -617,7 +621,7 @@ def ways(model, folder, write):
         lambda column: rows_for_a_fit(model, write(folder, column)),
         lambda column: rows_in_chunks(model, write(folder, column), 4),
     ]
-    if write is write_arrow:
+    if write in (write_arrow, write_dataset):
         return found
     return [
         *found,
@@ -659,7 +663,7 @@ WRITERS = {
     "Excel": (write_excel, KINDS_OF_EXCEL),
     "Parquet": (write_parquet, None),
 }
-TYPED_WRITERS = [*(write for write, kinds in WRITERS.values() if kinds is None), write_arrow]
+TYPED_WRITERS = [*(write for write, kinds in WRITERS.values() if kinds is None), write_arrow, write_dataset]
 
 
 def test_every_format_of_files_has_a_writer():

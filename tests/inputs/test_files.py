@@ -15,6 +15,7 @@ import openpyxl
 import pandas as pd
 import pyarrow
 import pyarrow.dataset
+import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
@@ -324,7 +325,10 @@ def test_a_folder_of_folders_is_refused_and_read_as_a_dataset(tmp_path):
     pyarrow.dataset.write_dataset(rows, tmp_path, format="parquet", partitioning=["year"], partitioning_flavor="hive")
     with pytest.raises(ValueError, match=r"holds the folder 'year=2023'.*pyarrow\.dataset\.dataset"):
         table_chunks(tmp_path, private=True)
-    chunks = table_chunks(pyarrow.dataset.dataset(tmp_path, partitioning="hive"), origin="X", private=True, rows=1)
+    with pytest.raises(ValueError, match="X: the names of the dataset's folders chose"):
+        table_chunks(pyarrow.dataset.dataset(tmp_path, partitioning="hive"), origin="X", private=True)
+    stated = pyarrow.dataset.partitioning(pyarrow.schema({"year": pyarrow.int32()}), flavor="hive")
+    chunks = table_chunks(pyarrow.dataset.dataset(tmp_path, partitioning=stated), origin="X", private=True, rows=1)
     assert joined(chunks) == [["age", "year"], [1, 2023], [3, 2023], [2, 2024]] == joined(chunks)
 
 
@@ -339,13 +343,34 @@ def test_datasets_of_all_kinds_are_read(tmp_path):
 
 
 def test_a_dataset_with_cells_of_another_type_is_refused_without_showing_them(tmp_path):
-    (tmp_path / "a.csv").write_text(f"age\n1\n{SECRET}\n")
+    pyarrow.parquet.write_table(pyarrow.table({"age": ["1", SECRET]}), tmp_path / "a.parquet")
     schema = pyarrow.schema({"age": pyarrow.int64()})
-    dataset = pyarrow.dataset.dataset(tmp_path / "a.csv", format="csv", schema=schema)
+    dataset = pyarrow.dataset.dataset(tmp_path / "a.parquet", schema=schema)
     with pytest.raises(ValueError, match="X: the dataset can't be read") as caught:
         list(table_chunks(dataset, origin="X", private=True))
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "orc"])
+@pytest.mark.parametrize("within", ["a file", "a union", "a filter"])
+def test_datasets_whose_rows_choose_types_are_refused(tmp_path, kind, within):
+    """One row that is no number would change "01" in all others; one far date makes all of ORC unreadable."""
+    (tmp_path / f"a.{kind}").write_text("age\n01\n02\n" if kind == "csv" else '{"age": 1}\n')
+    if kind == "orc":
+        pyarrow.orc.write_table(pyarrow.table({"age": [1]}), str(tmp_path / "a.orc"))
+    dataset = pyarrow.dataset.dataset(tmp_path / f"a.{kind}", format=kind)
+    if within == "a union":
+        dataset = pyarrow.dataset.dataset([pyarrow.dataset.dataset(pyarrow.table({"age": [1]})), dataset])
+    elif within == "a filter":
+        dataset = dataset.filter(pyarrow.dataset.field("age") > 0)
+    for read in (
+        lambda: table_chunks(dataset, private=True),
+        lambda: Source.from_files(dataset, label="age").read(),
+        lambda: read_table(dataset, private=True),
+    ):
+        with pytest.raises(ValueError, match=r"of Parquet or Arrow.*Give the path, which is read cell by cell"):
+            read()
 
 
 def wait(path: Path) -> None:

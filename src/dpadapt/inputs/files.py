@@ -38,6 +38,9 @@ _NO_ROWS, _LEDGER_BESIDE = (".", "_"), ".ledger"
 # How pyarrow reads a Parquet file in pieces: a column from so many bytes at a time. Else it would hold whole columns of
 # a row group, which may be as long as the file.
 _PARQUET_IN_PIECES = {"pre_buffer": False, "buffer_size": CACHE_BYTES}
+# Formats of pyarrow's datasets, by the endings that it gives their files: those that state the types of their columns.
+# Not ORC, which pyarrow reads in nanoseconds: one date after 2262 makes a file unreadable.
+_TYPED = ("parquet", "arrow", "feather")
 # What may separate the cells of a text file. Of those that the first line holds equally often, the first is taken.
 _SEPARATORS = (",", ";", "\t", "|")
 # How files begin that are no tables in text: zip and Excel, PDF, Parquet, SQLite, HTML and XML, JSON.
@@ -498,6 +501,7 @@ def _parquet_file(path: Path, named: str, _encoding: str | None) -> File:
 def _dataset_file(dataset: Any, named: str) -> File:
     from pyarrow.dataset import ParquetFileFormat, ParquetFragmentScanOptions
 
+    _require_stated_types(dataset, named)
     damaged = "the dataset can't be read. Check that its files are there, and that all have the types of its schema."
     scan: dict[str, Any] = {"batch_readahead": 1, "fragment_readahead": 1}
     if isinstance(getattr(dataset, "format", None), ParquetFileFormat):
@@ -509,6 +513,27 @@ def _dataset_file(dataset: Any, named: str) -> File:
         yield from _arrow_frames(batches, dataset.schema, named, damaged)
 
     return File(named, *_columns(dataset.schema, named), None, frames)
+
+
+def _require_stated_types(dataset: Any, named: str) -> None:
+    """Refuse a dataset whose columns have types that pyarrow chose from its rows, or from the names of folders."""
+    # Claim: what a cell becomes depends on that cell alone. pyarrow gives a column of CSV or JSON the type that all its
+    # first rows have, and that of partitions the type of all their names: "01" is 1 unless one row there is "x".
+    # Not proved: that tables in memory had their types before their rows, and files theirs before they were written.
+    for child in getattr(dataset, "children", [dataset]):
+        if child is not dataset:
+            _require_stated_types(child, named)
+        elif type(dataset).__name__ != "InMemoryDataset":
+            if getattr(getattr(dataset, "format", None), "default_extname", None) not in _TYPED:
+                raise ValueError(
+                    f"{named}: only datasets in memory and of Parquet or Arrow (Feather) files state the types of "
+                    f"their columns. Give the path, which is read cell by cell."
+                )
+            if any(values is not None for values in getattr(dataset.partitioning, "dictionaries", ())):
+                raise ValueError(
+                    f"{named}: the names of the dataset's folders chose the types of its partitions. State them: "
+                    f"partitioning=pyarrow.dataset.partitioning(schema, flavor='hive')."
+                )
 
 
 def _columns(schema: Any, named: str) -> "tuple[pd.DataFrame, dict[str, str]]":

@@ -225,8 +225,8 @@ def _file_chunks(data: Any, label: str) -> Iterator[tuple[Any, Any]]:
             if file.types is not None and any(kind.kind not in "biuf" for kind in file.header[features].dtypes):
                 raise ValueError(f"{file.named}: {_NO_NUMBERS}")
             for frame in file.frames(_DECODED_ROWS):
-                # Claim: what a cell becomes depends on that cell alone. A column has the type that its file states, or
-                # else each cell is read by itself.
+                # Claim: what a cell becomes depends on that cell alone. A column has the type that its Parquet or
+                # Arrow file states, or else each cell is read by itself.
                 if file.types is not None:
                     X, y = frame[features].to_numpy(dtype=np.float64, na_value=np.nan), frame[label]
                 else:
