@@ -365,7 +365,7 @@ def test_importing_is_light():
 BUDGET = {
     "files": 160,
     "lines": 48230,
-    "lines of tests": 40920,
+    "lines of tests": 40960,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
     "lines of a function": 80,
@@ -386,7 +386,7 @@ ROOMS = {
     "report": 1740,
     "representation": 2400,
     "tables": 3022,
-    "top level": 3784,
+    "top level": 3790,
     "transfer": 6120,
 }
 # Files and changes of file, by tools/hops.py.

@@ -1,6 +1,7 @@
 """Checks of arguments: each returns the value, or raises an error that names the argument and what is allowed."""
 
 import math
+import re
 import sys
 from collections.abc import Callable, Collection
 from fractions import Fraction
@@ -14,6 +15,15 @@ import numpy as np
 LARGEST, SMALLEST = 1e60, 1e-60
 # Largest count: whole numbers up to this are exact in float64.
 _MOST = 2**53
+# Texts that stand for a missing cell: those that pandas reads as missing, so that a frame and its file are encoded
+# alike, and marks that statistical packages write. Among texts, "none" and "-" may be categories and are not listed.
+_MISSING_TEXTS = frozenset(
+    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
+    "|NAN|NaT|Null|na|?|.|Inf|-Inf|inf|-inf".split("|")
+)
+# Errors that spreadsheets write into cells, also in other languages: #REF!, #DIV/0!, #NAME?, #SPILL!, #GETTING_DATA,
+# #WERT!, #¡VALOR!, #NV, Err:502.
+_SPREADSHEET_ERROR = re.compile(r"#[¡¿]?[A-ZÀ-Þ][A-ZÀ-Þ0-9/_]*[!?]|#(GETTING_DATA|NV|N/D|N/V|N/B)|Err:\d{3}")
 
 
 Choice = TypeVar("Choice", bound=str)
@@ -35,6 +45,17 @@ def declared_by(annotation: Any) -> tuple[Any, Check | None]:
             kind, check = part.__origin__, part.__metadata__[0]
             return (kind, check) if part is annotation else (kind | None, optional(check))
     return annotation, None
+
+
+def is_missing_text(text: str) -> bool:
+    """Return whether a text stands for a missing cell, or is an error of a spreadsheet.
+
+    Examples
+    --------
+    >>> is_missing_text("NaN"), is_missing_text("#REF!"), is_missing_text("none")
+    (True, True, False)
+    """
+    return text in _MISSING_TEXTS or _SPREADSHEET_ERROR.fullmatch(text) is not None
 
 
 def optional(check: Check) -> Check:

@@ -42,7 +42,12 @@ def test_one_id_has_many_spellings(ids):
 
 @pytest.mark.parametrize(
     "missing",
-    [None, np.nan, "", "  ", pd.NA, pd.NaT, "nan", "NaN", "None", "<NA>", b"", Decimal("nan"), np.float32("nan")],
+    [
+        *(None, np.nan, "", "  ", pd.NA, pd.NaT, "nan", "NaN", "None", "<NA>", b"", Decimal("nan"), np.float32("nan")),
+        *"NULL none n/a NA ? . inf #N/A #n/a #NA #REF! #DIV/0! #VALUE! #NAME? #NUM! #NULL! #SPILL! #CALC!".split(),
+        *"#GETTING_DATA #FIELD! #BLOCKED! #CONNECT! #BUSY! #UNKNOWN! #EXTERNAL! #PYTHON! #ERROR! Err:502".split(),
+        *"#NV #WERT! #BEZUG! #¡VALOR! #¿NOMBRE?".split(),
+    ],
 )
 def test_a_row_without_an_id_counts_nothing(missing):
     shares = person_shares(["a", missing, "a", missing], 4)

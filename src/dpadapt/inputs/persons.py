@@ -33,8 +33,6 @@ from dpadapt.rows import SHARE_MARGIN, Shares
 
 # A whole number, as text: "+17.0" is the same id as 17. Leading zeros stay: "017" may be another id than "17".
 _WHOLE = re.compile(r"([+-]?)(\d+)(\.0*)?")
-# Texts that stand for a missing id.
-_MISSING = frozenset({"", "nan", "none", "null", "nat", "<na>"})
 # For receipts.
 IDS_ASSUMPTION = "that every id is a whole number or a text, or a decimal number that is exact"
 
@@ -47,8 +45,8 @@ def ids_assumption(column: str) -> str:
 def person_shares(ids: Any, n_rows: int) -> Shares:
     """Return the shares of rows, given the id of the person that each belongs to.
 
-    A row without an id (None, NaN, an empty text or one such as "NaN") counts nothing, and nor does one whose id can't
-    be read or is a decimal number too large to be exact. 17, 17.0, "17" and " 17.0" are one id.
+    A row without an id (None, NaN, an empty text or one such as "NaN" or "#REF!") counts nothing, and nor does one
+    whose id can't be read or is a decimal number too large to be exact. 17, 17.0, "17" and " 17.0" are one id.
 
     Parameters
     ----------
@@ -137,7 +135,8 @@ def _text(value: Any, largest: float) -> str:
         value = value.decode(errors="surrogateescape")
     # One form for letters that look the same, and no invisible characters.
     text = "".join(c for c in unicodedata.normalize("NFKC", str(value)) if unicodedata.category(c) != "Cf").strip()
-    if text.casefold() in _MISSING:
+    # An error of a spreadsheet in many rows would be one person of them all.
+    if any(checks.is_missing_text(form) for form in (text, text.lower(), text.upper(), text.capitalize())):
         return ""
     whole = _WHOLE.fullmatch(text)
     if not whole:

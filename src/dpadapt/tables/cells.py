@@ -17,16 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt.checks import is_missing_text
+
 if TYPE_CHECKING:
     import pandas as pd
 
-# Texts that stand for a missing cell: those that pandas reads as missing, so that a frame and its file are encoded
-# alike, marks that statistical packages write, and errors of spreadsheets. Among texts, "none" and "-" may be
-# categories and are not listed.
-MISSING_TEXTS = frozenset(
-    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan|null"
-    "|NAN|NaT|Null|na|?|.|Inf|-Inf|inf|-inf|#NULL!|#DIV/0!|#VALUE!|#REF!|#NAME?|#NUM!".split("|")
-)
 # Different words that may stand for missing cells in a column of many different numbers. Chosen by hand.
 MOST_WORDS_FOR_MISSING = 3
 # What may surround the digits of an amount: "$12", "3 %", "1'000".
@@ -61,11 +56,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         yield
-
-
-def is_missing_text(text: str) -> bool:
-    """Return whether a text stands for a missing cell."""
-    return text in MISSING_TEXTS
 
 
 def is_limit(text: str) -> bool:

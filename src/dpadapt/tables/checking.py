@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dpadapt.checks import is_missing_text
 from dpadapt.tables.cells import (
     distinct_texts,
     has_leading_zeros,
-    is_missing_text,
     may_be_unusual,
     parse_days,
     parse_numbers,

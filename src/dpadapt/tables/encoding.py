@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt.checks import is_missing_text
 from dpadapt.inputs.files import named_columns
 from dpadapt.tables.cells import (
     MOST_WORDS_FOR_MISSING,
     distinct_texts,
-    is_missing_text,
     parse_days,
     parse_numbers,
     parse_text,

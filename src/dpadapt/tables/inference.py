@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpadapt.checks import is_missing_text
 from dpadapt.tables.cells import (
     ISO,
     MOST_WORDS_FOR_MISSING,
     distinct_texts,
     has_leading_zeros,
     is_limit,
-    is_missing_text,
     may_be_unusual,
     parse_days,
     parse_numbers,
