@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from dpadapt import Source
 from dpadapt.errors import PrivacyError
 from dpadapt.inputs.files import FORMAT_NAMES
+from dpadapt.inputs.persons import person_shares
 from dpadapt.tables import (
     Category,
     Date,
@@ -582,6 +583,14 @@ def test_workbooks_that_can_not_be_read_are_refused_without_showing_values(tmp_p
 def test_a_gap_in_a_workbook_makes_no_decimal_number_of_a_whole_one(tmp_path):
     path = workbook(tmp_path / "a.xlsx", [["id", "n"], [17, 1], [None, 1]])
     assert repr(read_table(path, private=True).frame["id"].tolist()) == "[17, None]"
+
+
+def test_ids_of_a_workbook_that_may_have_lost_digits_are_none(tmp_path):
+    """Excel stores doubles and keeps 15 digits, so that two people's longer numbers are one."""
+    long = [10**15, 123456789012345678, -(10**15), 10**300, float(10**15)]
+    path = workbook(tmp_path / "a.xlsx", [["id"], *[[cell] for cell in long], [10**15 - 1], ["1000000000000000"]])
+    codes = person_shares(read_table(path, private=True).frame["id"], 7).codes
+    assert codes.tolist() == [-1, -1, -1, -1, -1, 0, 1]
 
 
 @pytest.mark.parametrize("ending", ["csv", "xlsx"])

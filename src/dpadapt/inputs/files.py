@@ -756,7 +756,9 @@ def _excel_file(path: Path, named: str, _encoding: str | None) -> File:
                     return
                 some = True
                 columns = {
-                    place: pd.Series([line[place] if place < len(line) else None for line in batch], dtype=object)
+                    place: pd.Series(
+                        [_stored(line[place]) if place < len(line) else None for line in batch], dtype=object
+                    )
                     for place, name in enumerate(names)
                     if name
                 }
@@ -767,6 +769,13 @@ def _excel_file(path: Path, named: str, _encoding: str | None) -> File:
                     return
 
     return File(named, next(frames(0)), None, None, frames)
+
+
+def _stored(cell: Any) -> Any:
+    """Return a cell of a sheet. Excel keeps 15 digits: a longer whole number is no exact one, but a float."""
+    if not isinstance(cell, int) or abs(cell) < 10**15:
+        return cell
+    return float(cell) if abs(cell) < 10**308 else None
 
 
 FORMATS = (

@@ -95,10 +95,11 @@ def _texts(ids: Any) -> list[str]:
         raise TypeError
     if getattr(ids, "ndim", 1) == 2:  # a table of one column
         ids = ids.iloc[:, 0] if hasattr(ids, "iloc") and ids.shape[1] == 1 else np.asarray(ids).reshape(len(ids))
-    largest = 2.0**53
-    dtype = getattr(ids, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind == "f":
-        largest = min(largest, 2.0 ** (np.finfo(dtype).nmant + 1))
+    dtype = getattr(ids, "dtype", getattr(ids, "type", ""))  # of NumPy, pandas, polars or pyarrow
+    kind = str(getattr(getattr(dtype, "categories", dtype), "dtype", dtype)).lower()
+    largest = 10.0**15  # a float has 15 digits
+    if "float" in kind and "64" not in kind:
+        largest = 2.0**11 if "float16" in kind or "half" in kind else 2.0**24
     # Not through an array: one missing id would turn all whole numbers into decimal ones.
     values = ids
     for name in ("to_pylist", "to_list", "tolist"):
@@ -128,6 +129,7 @@ def _text(value: Any, largest: float) -> str:
         return str(int(value))
     if isinstance(value, numbers.Real):
         number = float(value)
+        largest = min(largest, 2.0 ** (np.finfo(value).nmant + 1)) if isinstance(value, np.floating) else largest
         if not abs(number) < largest:
             return ""  # two persons may have become one
         return str(int(number)) if number.is_integer() else str(number)
