@@ -756,9 +756,7 @@ def _excel_file(path: Path, named: str, _encoding: str | None) -> File:
                     return
                 some = True
                 columns = {
-                    place: pd.Series(
-                        [_stored(line[place]) if place < len(line) else None for line in batch], dtype=object
-                    )
+                    place: pd.Series([_stored(line, place) for line in batch], dtype=object)
                     for place, name in enumerate(names)
                     if name
                 }
@@ -771,8 +769,9 @@ def _excel_file(path: Path, named: str, _encoding: str | None) -> File:
     return File(named, next(frames(0)), None, None, frames)
 
 
-def _stored(cell: Any) -> Any:
+def _stored(line: tuple[Any, ...], place: int) -> Any:
     """Return a cell of a sheet. Excel keeps 15 digits: a longer whole number is no exact one, but a float."""
+    cell = line[place] if place < len(line) else None
     if not isinstance(cell, int) or abs(cell) < 10**15:
         return cell
     return float(cell) if abs(cell) < 10**308 else None
