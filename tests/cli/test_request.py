@@ -251,11 +251,13 @@ def test_a_request_makes_no_ledger_unless_the_custodian_sets_its_cap(run, site, 
     arguments = [str(part) for part in carry_out(site, asked, "--yes")]
     place = arguments.index("--ledger")
     without = arguments[:place] + arguments[place + 2 :]
-    refused(run(*without), "--request", "its cap is not the request's to choose", "--ledger-epsilon")
+    for cap in ([], ["--ledger-epsilon", "1"], ["--ledger-delta", "1e-6"]):
+        refused(run(*without, *cap), "--request", "its cap is not the request's to choose", "--ledger-epsilon")
     assert [file.name for file in site.folder.iterdir() if file.suffix == ".ledger"] == []
-    assert run(*without, "--ledger-epsilon", "1").code == 0
+    assert run(*without, "--ledger-epsilon", "1", "--ledger-delta", "1e-7").code == 0
     (made,) = [file for file in site.folder.iterdir() if file.suffix == ".ledger"]
     assert made.name == "private.ledger"
+    assert Ledger.open(made).delta == 1e-7
 
 
 @pytest.mark.parametrize("word", ["two\\nlines", "escape\\u001b[2J"])

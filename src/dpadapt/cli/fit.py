@@ -145,10 +145,15 @@ def prepare(order: FitOptions, request: "Request | None") -> _Job:
         cap_delta=order.ledger_delta,
         requested=request is not None,
     )
-    if request is not None and plan is not None and plan.cap is not None and order.ledger_epsilon is None:
+    if (
+        request is not None
+        and plan is not None
+        and plan.cap is not None
+        and None in (order.ledger_epsilon, order.ledger_delta)
+    ):
         raise ValueError(
             f"--request: there is no ledger for {order.private} yet, and its cap is not the request's to choose. Give "
-            f"--ledger-epsilon, or --ledger with the ledger of these rows."
+            f"--ledger-epsilon and --ledger-delta, or --ledger with the ledger of these rows."
         )
     name = (schema.dataset or data_set_name(order.private)) if plan is None else plan.wish.dataset
     model.schema = replace(model.schema, dataset=name)
