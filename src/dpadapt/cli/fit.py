@@ -145,12 +145,8 @@ def prepare(order: FitOptions, request: "Request | None") -> _Job:
         cap_delta=order.ledger_delta,
         requested=request is not None,
     )
-    if (
-        request is not None
-        and plan is not None
-        and plan.cap is not None
-        and None in (order.ledger_epsilon, order.ledger_delta)
-    ):
+    makes_ledger = plan is not None and plan.cap is not None
+    if request is not None and makes_ledger and None in (order.ledger_epsilon, order.ledger_delta):
         raise ValueError(
             f"--request: there is no ledger for {order.private} yet, and its cap is not the request's to choose. Give "
             f"--ledger-epsilon and --ledger-delta, or --ledger with the ledger of these rows."
