@@ -1,6 +1,5 @@
 """The filter's rule: what each event adds to each sum, what is accepted, and that no adaptive analyst gets past it."""
 
-import json
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from benchmarks.ledger.analyst import Analyst, GaussianNoise, Response
 from benchmarks.ledger.run import CAPS, MIXTURES, SAMPLED, fixed_in_advance, reach, sampled_runs, waste
-from dpadapt.accounting import Ledger, calibrate, chain, cost, epsilon
+from dpadapt.accounting import Ledger, calibrate, cost, epsilon
 from dpadapt.accounting.cost import gaussian_delta, gaussian_epsilon, gaussian_mu, pure_epsilon
 from dpadapt.accounting.filter import (
     RULES,
@@ -343,23 +342,6 @@ def test_a_durable_ledger_counts_as_one_in_memory(tmp_path):
     assert sums.parts == 3
     assert again._store.sums() == sums
     assert (again.allowance("anna")._store.sums().plain, again.allowance("anna")._store.sums().parts) == (sums.plain, 3)
-
-
-def test_a_ledger_keeps_the_rule_that_is_stored_in_it(tmp_path):
-    """A chain whose terms have no plain share goes on as it began: without parts, and with sums of three numbers."""
-    terms = chain.Terms(50.0, 1e-6, "zero-out", "", 0.8, 6)
-    fields = json.loads(chain.first_text(terms))
-    del fields["terms"]["plain_share"]
-    record = chain.chained(chain.FORMAT, chain.now(), [fields])[0]
-    _, known, state = chain.begin(record)
-    assert known == terms
-    assert known.filter.rule == "mixed"
-    charge = tuple(entries(GaussianEvent(5.0)))
-    added = known.filter.sums(charge)
-    assert (added.plain, added.parts) == (math.inf, 0)
-    content = chain.charged(charge, added)
-    content["sums"].pop()
-    assert chain.follow(state, chain.chained(state.head, chain.now(), [content]), known)[0].sums == added
 
 
 @pytest.mark.parametrize("rule", RULES)

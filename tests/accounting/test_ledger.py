@@ -233,13 +233,6 @@ def test_a_batch_can_not_be_skipped():
         next(run.batches(10))
 
 
-def test_empty_batches_are_released_like_any_other():
-    run = Ledger(100.0, 1e-6, random_state=0).start(Sampled(Gaussian(2.0), rate=1e-9, steps=3), label="x")
-    rows = np.ones((5, 2))
-    released = [run.release(batch.of(lambda index: clipped_sum(rows[index], 1.0))) for batch in run.batches(5)]
-    assert np.stack(released).shape == (3, 2)
-
-
 def test_runs_can_not_be_copied_or_pickled():
     run = Ledger(100.0, 1e-6).start(Gaussian(2.0), label="x")
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):

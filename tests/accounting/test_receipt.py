@@ -1,6 +1,5 @@
 """Receipts survive JSON and pickling, and a claimed epsilon that is too low is detected."""
 
-import json
 import math
 import pickle
 from dataclasses import replace
@@ -94,6 +93,4 @@ def test_a_receipt_says_what_its_epsilon_is():
     assert "2 charges" in receipt.meaning
     assert "cap of epsilon = 1" in receipt.meaning
     assert Receipt.from_json(receipt.to_json()) == receipt
-    fields = json.loads(receipt.to_json())
-    del fields["charges"]
-    assert "if they were fixed in advance" in Receipt.from_json(json.dumps(fields)).meaning
+    assert "if they were fixed in advance" in replace(receipt, charges=0).meaning

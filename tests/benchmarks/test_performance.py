@@ -125,9 +125,6 @@ def test_peer_adds_noise_of_the_stated_scale(name):
     assert np.std(noisy - quiet) * 300 / 0.1 == pytest.approx(50.0, rel=0.15)
 
 
-# People who are asked in simulation.
-
-
 # Networks.
 
 

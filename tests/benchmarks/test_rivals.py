@@ -137,19 +137,6 @@ def test_kernel_weights_equal_those_of_a_general_solver(seed, largest):
     assert m * (1 - slack) - 1e-9 <= weights.sum() <= m * (1 + slack) + 1e-9
 
 
-@pytest.fixture(scope="module")
-def pair():
-    random = np.random.default_rng(0)
-    middles = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    T = middles[random.integers(4, size=300)] + 0.05 * random.normal(size=(300, 2))
-    S = middles[random.integers(2, size=3000)] + 0.05 * random.normal(size=(3000, 2))
-    return S, T
-
-
-def cost(S, T, chosen):
-    return np.minimum(nearest(T, S)[1], nearest(T, T[chosen])[1]).mean()
-
-
 def test_accelerated_k_medoids_is_close_to_the_solver_on_few_targets():
     random = np.random.default_rng(7)
     T, caps = random.normal(size=(300, 2)), random.uniform(0.1, 2.5, 300)

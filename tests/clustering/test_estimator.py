@@ -1,6 +1,5 @@
 """The private clustering estimator: privacy of every release, the gate, refusals, and scikit-learn's checks."""
 
-import math
 import pickle
 import traceback
 
@@ -145,20 +144,14 @@ def refused(message, *, n_clusters=5, S=None, public=None, error=ValueError, pai
         ({"n_clusters": []}, "n_clusters"),
         ({"n_clusters": [3, -1]}, "n_clusters"),
         ({"n_clusters": 201}, "n_clusters must be at most the number of targets, 200"),
-        ({"epsilon": 0.0}, "epsilon must be a positive number"),
-        ({"epsilon": math.inf}, "epsilon must be a positive number"),
-        ({"delta": 1.0}, "delta must"),
         ({"noise": "uniform"}, "noise must be one of"),
         ({"noise": "gaussian"}, "delta must be positive"),
         ({"gate": 0.0}, "gate"),
         ({"gamma": 0.7}, "gamma"),
         ({"certificate_share": 1.0}, "certificate_share"),
         ({"certificate_share": 0.1, **GAUSSIAN}, "certificate_share"),
-        ({"S": np.zeros((5, 3))}, "columns"),
-        ({"S": np.zeros(5)}, "table"),
         ({"S": iter([np.zeros((5, 3))])}, "columns"),
         ({"S": iter([np.zeros((5, 2))]), "certificate_share": 0.1}, "certificate_share"),
-        ({"S": [[10**400, 0]]}, "numbers"),
         ({"S": iter([[[10**400, 0]]])}, "numbers"),
         ({"S": iter([FRAME[["y", "x"]]]), "public": Public(FRAME)}, "same order"),
         ({"S": iter([np.zeros((5, 2), complex)])}, "numbers"),

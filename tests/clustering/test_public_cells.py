@@ -65,14 +65,6 @@ def test_coarse_cells_are_unions_of_finer_ones(cells):
     assert [len(np.unique(level)) for level in cells.ancestors] == [20, 40, 80]
 
 
-def test_same_targets_give_the_same_bins_and_shares():
-    T = np.random.default_rng(3).standard_normal((200, 4))
-    first, second = (surroundings(T, [5]) for _ in range(2))
-    assert first.cells.points.tobytes() == second.cells.points.tobytes()
-    assert first.near.data.tobytes() == second.near.data.tobytes()
-    assert first.cells.edges.tobytes() == second.cells.edges.tobytes()
-
-
 def test_preparation_is_made_once_for_each_public_and_remade_when_its_rows_change():
     T = np.random.default_rng(5).standard_normal((50, 2))
     public = Public(T)

@@ -172,13 +172,6 @@ def test_log_density_has_the_stated_variance(law, whole):
     assert probability @ values**2 == pytest.approx(noise.variance, rel=0.02)
 
 
-def test_targets_must_be_declared(targets):
-    with pytest.raises(ValueError, match="public must hold the targets"):
-        sources_and_targets(targets, None)
-    with pytest.raises(TypeError, match="public must be wrapped"):
-        sources_and_targets(targets + 1, targets)
-
-
 def test_blocks_are_checked_like_whole_tables(targets):
     public, cells = Public(pd.DataFrame(targets, columns=["a", "b"])), plan_of(targets).around.cells
     given = iter([targets[:3].astype(np.float32), targets[3:7].tolist()])
@@ -206,15 +199,6 @@ def test_number_of_rows_is_assumed_public_unless_rows_are_added_or_removed():
     assert assumed_public("zero-out")[0] == assumed_public("replace-one")[0] == "the number of rows"
     assert assumed_public("add-remove", "person") == [*facts, IDS_ASSUMPTION]
     assert assumed_public("zero-out", "person") == ["the number of persons", *facts, IDS_ASSUMPTION]
-
-
-def test_sources_that_are_no_table_show_neither_a_value_nor_their_number(targets):
-    for sources in ([[77.0, 1.0]] * 731 + [[77.0]], np.full((731, 2), "secret77"), np.full((731, 2), 77j)):
-        with pytest.raises(ValueError, match="must be a table of numbers") as failure:
-            sources_and_targets(sources, Public(targets))
-        assert "77" not in str(failure.value)
-        assert "73" not in str(failure.value)
-        assert failure.value.__context__ is None
 
 
 def test_targets_are_finite_numbers_whose_distances_fit_single_precision(targets):

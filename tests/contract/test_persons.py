@@ -213,13 +213,6 @@ def test_bad_ids_are_refused_before_anything_is_charged(case):
 
 
 @pytest.mark.parametrize("case", MAIN, ids=str)
-def test_ids_may_be_an_iterator(case):
-    X, *y, ids = others(case)
-    given, listed = (fit(case, (X, *y, some)) for some in (iter(ids.tolist()), ids.tolist()))
-    assert differing(given, listed) == []
-
-
-@pytest.mark.parametrize("case", MAIN, ids=str)
 def test_rows_in_float32_are_summed_in_float64(case):
     X, *y, ids = others(case)
     for adjacency in ADJACENCIES:

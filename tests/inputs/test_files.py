@@ -33,7 +33,6 @@ from dpadapt.tables import (
     Table,
     check_columns,
     encode_features,
-    encode_labels,
     read_table,
     sampled_table,
     table_chunks,
@@ -193,23 +192,6 @@ def test_chunks_of_parquet_are_the_whole_table_and_are_encoded_alike(tmp_path, r
     assert chunks.n_rows == len(whole.frame)
     encoded = np.concatenate([encode_features(chunk, TYPED) for chunk in chunks])
     assert encoded.tobytes() == encode_features(whole, TYPED).tobytes()
-
-
-@pytest.mark.parametrize("rows", [1, 2, 5, 100])
-def test_chunks_of_text_are_encoded_as_the_whole_table(tmp_path, rows):
-    typed_table().to_pandas(integer_object_nulls=True).to_csv(tmp_path / "a.csv", index=False)
-    whole, chunks = (
-        read_table(tmp_path / "a.csv", private=True),
-        table_chunks(tmp_path / "a.csv", private=True, rows=rows),
-    )
-    encoded = np.concatenate([encode_features(chunk, TYPED) for chunk in chunks])
-    assert encoded.tobytes() == encode_features(whole, TYPED).tobytes()
-    for label, task in (("plan", "classification"), ("x", "regression")):
-        found = [encode_labels(chunk, TYPED, label=label, task=task) for chunk in chunks]
-        for part, of_whole in zip(
-            zip(*found, strict=True), encode_labels(whole, TYPED, label=label, task=task), strict=True
-        ):
-            assert np.concatenate(part).tobytes() == of_whole.tobytes()
 
 
 def test_a_frame_written_with_its_index_has_no_column_of_it(tmp_path):

@@ -65,19 +65,6 @@ SUMMING = [
 
 
 @pytest.mark.parametrize(("model", "kind", "given"), SUMMING)
-def test_every_estimator_that_sums_over_rows_reads_chunks(rows, model, kind, given):
-    X, y, public = data_of(kind, rows)
-    tasks = Public(public.X, public.y, tasks=np.arange(len(public.y)) % 5)
-    public = {"none": None, "labelled": public, "unlabelled": Public(public.X), "tasks": tasks}[given]
-    model = clone(model).set_params(random_state=0)
-    whole = clone(model).fit(X, y, public=public)
-    assert whole.privacy_.epsilon > 0
-    streamed = clone(model).fit(in_chunks(X, y, 5000), public=public)
-    assert np.array_equal(whole.coef_, streamed.coef_)
-    assert whole.privacy_.entries == streamed.privacy_.entries
-
-
-@pytest.mark.parametrize(("model", "kind", "given"), SUMMING)
 def test_no_estimator_uses_rows_that_are_not_present(rows, model, kind, given):
     X, y, public = data_of(kind, rows)
     tasks = Public(public.X, public.y, tasks=np.arange(len(public.y)) % 5)

@@ -149,12 +149,6 @@ def test_split_noise_spends_exactly_its_shares():
         split_noise(0.5, [0.6, 0.6])
 
 
-def test_shared_parameters_are_written_into_docstrings():
-    assert "{epsilon}" not in PrivateLinearRegression.__doc__
-    assert "The most that this fit may spend" in PrivateLinearRegression.__doc__
-    assert "Ledger of the private data set" in PrivateLinearRegression.fit.__doc__
-
-
 def test_classes_are_shown_by_the_path_that_people_import():
     assert repr(PrivateLinearRegression) == "<class 'dpadapt.PrivateLinearRegression'>"
 

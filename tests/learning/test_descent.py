@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpadapt import Ledger, PrivacyError
+from dpadapt import Ledger
 from dpadapt.learning.descent import constant, decaying, private_descent, tail_noise
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from dpadapt.mechanisms import Gaussian
@@ -59,14 +59,6 @@ def test_empty_batches_are_ordinary_steps():
     )
     assert np.isfinite(coef).all()
     assert run.left == 0
-
-
-def test_a_run_cannot_be_used_twice():
-    run = _run(Repeated(Gaussian(1.0), 5))
-    arguments = {"clip_norm": 1.0, "n_rows": 500, "step": constant(0.1)}
-    private_descent(run, Rows(X, X[:, 0]), SquaredLoss(), np.zeros(3), **arguments)
-    with pytest.raises(PrivacyError, match="made them all"):
-        private_descent(run, Rows(X, X[:, 0]), SquaredLoss(), np.zeros(3), **arguments)
 
 
 def test_rows_longer_than_max_norm_have_less_weight():

@@ -81,11 +81,6 @@ def test_bad_target_bounds_are_named(bounds):
         PrivateLinearRegression(target_bounds=bounds).fit(X, y)
 
 
-def test_unknown_solver_is_named():
-    with pytest.raises(ValueError, match="solver must be one of"):
-        PrivateLinearRegression(solver="magic").fit(X, y)
-
-
 def test_add_remove_needs_a_public_number_of_rows():
     with pytest.raises(ValueError, match="n_rows must be given"):
         PrivateLinearRegression(adjacency="add-remove").fit(X, y)

@@ -67,11 +67,6 @@ def test_without_clipping_centred_residuals_are_plain_residuals():
     assert np.allclose(clipped_curvature(p, np.full(20, 2.0)), (1 - np.sum(p**2, axis=1)) / 3)
 
 
-def test_residuals_add_up_to_zero_over_classes():
-    p, codes = _probabilities(30, 5), clipping_random.integers(0, 5, 30)
-    assert np.allclose(centred_residuals(p.copy(), codes, np.full(30, 0.2)).sum(axis=1), 0.0)
-
-
 def test_curvature_is_the_derivative_of_the_expected_residual():
     # E over labels from p of r at scores s, as s moves towards the labels' own scores: E[r (p - e_y)'] is its trace.
     p, limit = _probabilities(1, 3)[0], 0.3

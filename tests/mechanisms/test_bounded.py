@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpadapt.errors import PrivacyError
@@ -288,7 +288,7 @@ def excess(first, second, adjacency, tolerance, bound=None):
     return worst
 
 
-def check(maker, data, adjacency, weaken=lambda bounded: bounded):
+def check(maker, data, adjacency):
     records = data.draw(st.lists(maker.record, min_size=1, max_size=5))
     at = data.draw(st.integers(0, len(records) - 1))
     other = data.draw(maker.record)
@@ -304,7 +304,7 @@ def check(maker, data, adjacency, weaken=lambda bounded: bounded):
         assert ((first.value >= 0) & (first.value < options)).all()
         return
     largest = max(first.l1 or 0, first.l2 or 0) * len(records)
-    assert excess(first, second, adjacency, largest * maker.rounding(options), weaken(first)) <= 0
+    assert excess(first, second, adjacency, largest * maker.rounding(options), first) <= 0
     if first.monotone and adjacency is not Adjacency.REPLACE_ONE:
         assert (first.value >= second.value).all()
 
@@ -351,27 +351,6 @@ def test_extreme_rows_raise_no_numerical_error(dtype):
             threshold_votes([[0]], [True], pair[:, 0], 3)
 
 
-@pytest.mark.parametrize("maker", [m for m in MAKERS if m.name != "responses"], ids=[i for i in ids if i[:2] != "re"])
-def test_a_bound_that_is_too_low_is_detected(maker):
-    @settings(
-        max_examples=300,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
-    )
-    @given(data=st.data())
-    def battery(data):
-        check(maker, data, Adjacency.ZERO_OUT, weaken=lambda b: replace(b, **lowered(b)))
-
-    def lowered(b):
-        return {norm: None if getattr(b, norm) is None else getattr(b, norm) * 0.9 for norm in NORMS}
-
-    with pytest.raises(AssertionError):
-        battery()
-
-
 @pytest.mark.parametrize("maker", [clipped_gram, votes, histogram, soft_histogram, square_root_histogram])
 def test_a_replacement_bound_that_is_too_low_is_detected(maker):
     D, D_neighbour, make = {
@@ -390,14 +369,7 @@ def test_a_replacement_bound_that_is_too_low_is_detected(maker):
 # Persons: several rows with one id.
 
 # Makers whose records are codes.
-CODED = ("histogram", "histogram_of_blocks", "coarser_histogram", "square_root_histogram")
 # Options under which a row of ones, or of the code 1, counts fully; True for makers that need none.
-FULL = {
-    "clipped_outer_sums": (3, np.float64, 0.7, True, "label"),
-    "histogram_of_blocks": [1],
-    "added": [1],
-    "coarser_histogram": [-1, 0, 1],
-}
 PERSONAL = {
     "clipped_sum": (records, st.none(), lambda rows, o, shares: clipped_sum(table(rows, 3, np.float64), 0.7, shares)),
     "clipped_gram": (
@@ -514,24 +486,6 @@ def test_no_weighted_record_moves_a_statistic_further_than_the_bound(name, unit,
     first, second = (weighted_statistic(make, some, options, unit) for some in (units, changed))
     assert first.unit == unit
     assert excess(first, second, adjacency, 1e-9 * max(first.l1 or 0, first.l2 or 0) * len(units)) <= 0
-
-
-@pytest.mark.parametrize("name", PERSONAL)
-def test_without_the_largest_weight_a_weighted_row_exceeds_the_bound(name):
-    row = 1 if name in CODED else [1.0] * 4
-    options, (_, _, make) = FULL.get(name, True), PERSONAL[name]
-    plain = row_shares(np.ones(2, dtype=bool))
-    first, second = (make([row, last], options, replace(plain, values=np.array([1.0, 2.0]))) for last in (row, NULL))
-    assert excess(first, second, Adjacency.ZERO_OUT, 0.0) > 0.4
-
-
-@pytest.mark.parametrize("name", PERSONAL)
-def test_without_shares_a_person_with_many_rows_exceeds_the_bound(name):
-    row = 1 if name in CODED else [1.0] * 4
-    options, (_, _, make) = FULL.get(name, True), PERSONAL[name]
-    several, none = (make(rows, options, None) for rows in ([row] * 5, [NULL]))
-    assert several.unit == "row"
-    assert excess(several, none, Adjacency.ZERO_OUT, 0.0) > 1.0
 
 
 def test_sums_in_float32_are_refused_for_persons():

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpadapt.errors import PrivacyError
@@ -46,7 +46,7 @@ def neighbour(records, at, other, adjacency):
     return [*records[:at], [math.nan] * 2 if adjacency is Adjacency.ZERO_OUT else other, *records[at + 1 :]]
 
 
-def check(name, data, adjacency, weaken=1.0):
+def check(name, data, adjacency):
     records = data.draw(st.lists(source, min_size=1, max_size=7))
     at, other = data.draw(st.integers(0, len(records) - 1)), data.draw(source)
     t = data.draw(st.integers(1, 5))
@@ -61,7 +61,7 @@ def check(name, data, adjacency, weaken=1.0):
                 limit = first.sensitivity(norm, adjacency)
             except PrivacyError:
                 continue
-            assert np.linalg.norm(gap, order) <= weaken * limit + 1e-9
+            assert np.linalg.norm(gap, order) <= limit + 1e-9
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -70,19 +70,6 @@ def check(name, data, adjacency, weaken=1.0):
 @given(data=st.data())
 def test_no_neighbour_moves_further_than_the_bound(name, adjacency, data):
     check(name, data, adjacency)
-
-
-@pytest.mark.parametrize(
-    ("name", "factor"), [("neighbour_distance_sum", 0.4), ("local_neighbour_distance_sum", 0.4), ("cell_sums", 0.6)]
-)
-def test_a_bound_that_is_too_low_is_detected(name, factor):
-    @settings(max_examples=300, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
-    @given(data=st.data())
-    def battery(data):
-        check(name, data, Adjacency.ADD_REMOVE, weaken=factor)
-
-    with pytest.raises(AssertionError):
-        battery()
 
 
 def test_every_public_maker_is_in_the_battery():

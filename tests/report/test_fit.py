@@ -11,8 +11,6 @@ from dpadapt import (
     Ledger,
     PrivateLinearRegression,
     PrivateLogisticRegression,
-    PrivateTransferClassifier,
-    PrivateTransferRegressor,
     Public,
     advise,
     forecast,
@@ -30,20 +28,7 @@ from dpadapt.report.fit import (
     verdict_on_fit,
 )
 from tests.pages import NASTY, check_page
-
-random = np.random.default_rng(3)
-X = random.uniform(-1, 1, (4000, 3))
-X_public = random.uniform(-1, 1, (300, 3))
-y_public = X_public @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(300)
-y = X @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(4000)
-moved = X @ [1.0, -2.0, -1.0] + 0.3 * random.standard_normal(4000)
-
-CASES = {
-    "regression": (PrivateTransferRegressor(random_state=0), y_public, y, moved),
-    "classification": (PrivateTransferClassifier(random_state=0), y_public > 0, y > 0, moved > 0),
-}
-TASKS = pytest.mark.parametrize("task", CASES)
-
+from tests.report.rows import CASES, TASKS, X, X_public, y, y_public
 
 # The verdict.
 

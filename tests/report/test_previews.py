@@ -1,9 +1,8 @@
 """Previews are plain data and pages, made from public rows alone; sentences agree with the numbers."""
 
 import numpy as np
-import pytest
 
-from dpadapt import PrivateLinearRegression, PrivateTransferClassifier, PrivateTransferRegressor, Public, rehearse
+from dpadapt import PrivateLinearRegression, PrivateTransferRegressor, Public, rehearse
 from dpadapt.report.fit import forecasts_of_fit
 from dpadapt.report.previews import (
     Part,
@@ -14,19 +13,7 @@ from dpadapt.report.previews import (
     rehearsal_page,
 )
 from dpadapt.transfer.preview import beside, forecasts_at
-
-random = np.random.default_rng(3)
-X = random.uniform(-1, 1, (4000, 3))
-X_public = random.uniform(-1, 1, (300, 3))
-y_public = X_public @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(300)
-y = X @ [1.0, 0.5, -1.0] + 0.3 * random.standard_normal(4000)
-moved = X @ [1.0, -2.0, -1.0] + 0.3 * random.standard_normal(4000)
-
-CASES = {
-    "regression": (PrivateTransferRegressor(random_state=0), y_public, y, moved),
-    "classification": (PrivateTransferClassifier(random_state=0), y_public > 0, y > 0, moved > 0),
-}
-TASKS = pytest.mark.parametrize("task", CASES)
+from tests.report.rows import CASES, TASKS, X_public, y_public
 
 
 @TASKS

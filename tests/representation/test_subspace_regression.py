@@ -88,16 +88,6 @@ def test_intercepts_scales_and_a_common_mean_of_tasks_are_transferred():
     assert np.mean((model.predict(X) - X @ coef[40] - levels[40]) ** 2) < 0.05
 
 
-def test_features_without_public_variance_have_no_coefficient():
-    drawn = shared_subspace(2000, 1000, n_features=6, n_components=2, seed=5)
-    X_public = drawn.public.X.copy()
-    X_public[:, 3] = 2.0
-    public = Public(X_public, drawn.public.y, tasks=drawn.public.tasks)
-    model = PrivateSubspaceRegressor(random_state=0).fit(drawn.X, drawn.y, public=public)
-    assert model.coef_[3] == 0.0
-    assert np.isfinite(model.coef_).all()
-
-
 def test_a_known_subspace_needs_no_public_tasks():
     drawn = shared_subspace(500, 4000, seed=6)
     model = PrivateSubspaceRegressor(basis=drawn.basis, target_bounds=(-4, 4), random_state=0).fit(drawn.X, drawn.y)

@@ -112,12 +112,6 @@ type = "ignore"
 """
 
 
-def test_a_schema_of_an_earlier_version_is_read_as_it_was(tmp_path):
-    (tmp_path / "schema.toml").write_text(OLD)
-    columns = Schema.read(tmp_path / "schema.toml").columns
-    assert columns == (Number("age", 18, 99), Category("plan", ("free", "paid")), Ignored("id"))
-
-
 @pytest.mark.parametrize("kind", ["ignore", "category", "encoded", "date"])
 def test_a_type_may_be_changed_without_removing_the_other_keys(tmp_path, kind):
     further = 'values = [1, 2]\nencoder = "wordllama"\nfill = 20\nmissing = true\n'

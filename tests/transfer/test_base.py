@@ -1,6 +1,5 @@
 """The public models that a transfer starts from: robust scales, out-of-fold scores, the blend, saving."""
 
-import io
 import math
 
 import numpy as np
@@ -11,11 +10,9 @@ import dpadapt
 from dpadapt import PrivateTransferClassifier, PrivateTransferRegressor, Public, persist
 from dpadapt.transfer import base as module
 from dpadapt.transfer.base import (
-    FEWEST_BOOSTED_ROWS,
     Base,
     LinearModel,
     blend_weights,
-    boosting_fails,
     classification_base,
     regression_base,
     robust_columns,
@@ -267,20 +264,6 @@ def test_scores_on_public_rows_are_out_of_fold_in_classification():
         assert np.corrcoef(scores[:, 1], codes)[0, 1] < 0.2
 
 
-@pytest.mark.parametrize("n_classes", [1, 2, 3])
-def test_arrays_give_the_same_base_bit_for_bit(n_classes, public_bases):
-    base = public_bases[n_classes].base
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **base.arrays())
-    buffer.seek(0)
-    with np.load(buffer, allow_pickle=False) as arrays:
-        again = Base.from_arrays(dict(arrays))
-    assert np.array_equal(again.scores(NEW), base.scores(NEW))
-    assert np.array_equal(again.weights, base.weights)
-    assert np.array_equal(again.private_rows(NEW), base.private_rows(NEW))
-    assert [type(model) for model in again.models] == [type(model) for model in base.models]
-
-
 @pytest.mark.parametrize("n_classes", [1, 2])
 def test_an_array_missing_or_too_many_is_an_error(n_classes, public_bases):
     arrays = public_bases[n_classes].base.arrays()
@@ -327,16 +310,6 @@ def test_private_scores_are_the_scores_and_finite_for_every_row(n_classes, publi
     assert np.allclose(scores[:, :3], base.private_scores(X[:3], fixed_rows=True), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 10, FEWEST_BOOSTED_ROWS - 1, FEWEST_BOOSTED_ROWS])
-def test_fewer_than_fifty_rows_give_one_linear_model(n_rows):
-    X, y = PLACES[:n_rows], PLACES[:n_rows, 0] + NOISE[:n_rows]
-    base = regression_base(Public(X, y), X, y, None)
-    assert boosting_fails(n_rows) is (n_rows < 50)
-    assert len(base.base.models) == (1 if n_rows < 50 else 3)
-    assert np.isfinite(base.scores).all()
-    assert np.isfinite(base.base.scores(NEW)).all()
-
-
 def test_the_linear_model_alone_is_the_one_of_the_blend_that_shortens():
     y = PLACES[:, 0] + NOISE
     alone = regression_base(Public(PLACES, y), PLACES, y, "linear")
@@ -344,24 +317,6 @@ def test_the_linear_model_alone_is_the_one_of_the_blend_that_shortens():
     assert len(alone.base.models) == 1
     assert np.array_equal(alone.base.scores(NEW)[0], blend.base.scores(NEW)[1])
     assert np.array_equal(alone.scores[0], blend.scores[1])
-
-
-def test_a_base_is_remembered_until_its_public_rows_change():
-    X, y = PLACES[:60].copy(), PLACES[:60, 0].copy()
-    public = Public(X, y)
-    first = regression_base(public, X, y, None)
-    assert regression_base(public, X, y, None) is first
-    assert regression_base(public, X.copy(), y.copy(), None) is first
-    y[0] += 1.0
-    changed = regression_base(public, X, y, None)
-    assert changed is not first
-    assert regression_base(public, X, y, "linear") is not changed
-    assert len(regression_base(public, X, y, "linear").base.models) == 1
-    codes, classes = (y > 0).astype(np.int64), np.array(["no", "yes"])
-    labelled = Public(X, codes)
-    two = classification_base(labelled, X, codes, classes, None)
-    assert classification_base(labelled, X, codes, classes, None) is two
-    assert classification_base(labelled, X, codes, np.array(["no", "other", "yes"]), None) is not two
 
 
 def test_a_class_absent_from_public_rows_has_a_small_probability():

@@ -5,7 +5,6 @@ import pytest
 
 from dpadapt import Public
 from dpadapt.datasets import bundled
-from dpadapt.transfer import gate
 from dpadapt.transfer.regression import PrivateTransferRegressor
 
 
@@ -45,33 +44,6 @@ def _worst_harm(d=50, seeds=8):
 @pytest.mark.thorough
 def test_without_a_shift_the_model_is_no_worse_than_the_public_one():
     assert _worst_harm() <= 1.01
-
-
-def _open_gate(change, variance, *blocks, error, established=0.0):
-    return gate.Kept(np.ones(len(change)), established)
-
-
-def _overconfident_gate(change, variance, blocks, *, error, established=0.0):
-    return gate.keep(change, variance / 10, blocks, error=error, established=established)
-
-
-def _overconfident_few(change, variance, *, error):
-    return gate.keep_few(change, variance / 100, error=error)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("name", "gate"),
-    [
-        ("keep", _open_gate),
-        ("keep", _overconfident_gate),
-        ("keep_few", _open_gate),
-        ("keep_few", _overconfident_few),
-    ],
-)
-def test_an_over_confident_gate_fails_the_same_check(monkeypatch, name, gate):
-    monkeypatch.setattr(f"dpadapt.transfer.regression_fit.{name}", gate)
-    assert _worst_harm(seeds=5) > 1.01
 
 
 @pytest.mark.parametrize("domains", [bundled.randhie_by_plan, bundled.randhie_by_health])

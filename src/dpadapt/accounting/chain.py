@@ -50,7 +50,7 @@ class Terms:
         The cap.
     adjacency, dataset : str
     share, order, plain_share : float, int, float
-        The filter's; see `Filter`. Ledgers without a plain share were made before there was one.
+        The filter's; see `Filter`.
     unit : {"row", "person"}
         What is protected.
     """
@@ -184,9 +184,6 @@ def begin(record: Record) -> tuple[str, Terms, State] | None:
         return None
     try:
         fields = json.loads(text)["terms"]
-        # Ledgers have had this field before there were allowances, which are records of their own: it is empty.
-        if fields.pop("allowances", None):
-            raise UnknownTerms
         return id_of(text), Terms(**fields), State(0, digest)
     except _UNREADABLE:
         raise UnknownTerms from None
@@ -257,7 +254,7 @@ def _limit(fields: dict[str, Any], time: str, allowances: dict[str, Allowance], 
             terms.filter.adjacency,
             float(given["share"]),
             int(given["order"]),
-            float(given.get("plain_share", 0.0)),
+            float(given["plain_share"]),
         )
     except _UNREADABLE:
         raise BrokenChain(_UNKNOWN_FORM) from None
@@ -296,8 +293,7 @@ def _charge_allowance(fields: dict[str, Any], added: Sums, allowances: dict[str,
 
 
 def _sums(values: Any, sampled: int) -> Sums:
-    # Ledgers without a plain share have no fourth number: their plain sum takes no part of delta.
-    plain, gaussian, renyi, parts = map(float, [*values, 0] if len(values) == 3 else values)
+    plain, gaussian, renyi, parts = map(float, values)
     # Each comparison is false for NaN.
     if not (plain >= 0 and gaussian >= 0 and renyi >= 0 and sampled >= 0 and parts in (0, 1)):
         raise ValueError("a sum is negative, or of no charge")

@@ -159,10 +159,9 @@ class Receipt:
             entries=tuple(entry_from_dict(entry) for entry in fields["entries"]),
             assumptions=tuple(fields["assumptions"]),
             warnings=tuple(fields["warnings"]),
-            # Receipts of earlier versions lack these.
-            charges=int(fields.get("charges", 0)),
-            cap=None if fields.get("cap") is None else float(fields["cap"]),
-            unit=checks.one_of(fields.get("unit", "row"), UNITS, "unit"),
+            charges=int(fields["charges"]),
+            cap=None if fields["cap"] is None else float(fields["cap"]),
+            unit=checks.one_of(fields["unit"], UNITS, "unit"),
         )
 
     def __str__(self) -> str:

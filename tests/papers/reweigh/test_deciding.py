@@ -113,20 +113,6 @@ def test_simulated_people_decide_wrongly_no_more_often_than_claimed(sequential):
     assert max(wrong.values()) < 55
 
 
-def test_the_error_rate_exceeds_its_claim_if_people_are_noisier():
-    agents, trials = people(0.1, 1.0, random_state=2), 200
-    agents.epsilon, honest = 3.0, agents._collect
-
-    def noisier(*told):
-        agents.epsilon = 1.0
-        honest(*told)
-        agents.epsilon = 3.0
-
-    agents._collect = noisier
-    wrong = sum(not decide(agents, Loss(), 0.1, 0.5, error=0.05, batch=2).accepted for _ in range(trials))
-    assert wrong > 0.15 * trials
-
-
 def test_too_few_people_are_not_asked_at_all():
     need = people_needed(0.1, 0.5, 1e-3, 1.0)
     agents = people(0.1, 1.0, n=need - 1, random_state=0)

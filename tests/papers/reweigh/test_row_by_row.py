@@ -9,7 +9,7 @@ from dpadapt import Ledger
 from dpadapt.hybrid.agents import SimulatedAgents
 from dpadapt.hybrid.questions import LinearHypothesis, Squares
 from dpadapt.learning.losses import LogisticLoss, SoftmaxLoss
-from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner, labels_of
+from dpadapt.papers.reweigh.learners import DescentLearner, OnlineLearner
 from dpadapt.papers.reweigh.learners_discrete import FiniteLearner
 from dpadapt.papers.reweigh.reweigh import SubsampleTestReweigh
 
@@ -194,13 +194,6 @@ BAD_HYPOTHESES = {
 def test_hypotheses_that_mix_rows_or_fail_are_refused_and_nothing_is_spent(name):
     bad, message = BAD_HYPOTHESES[name]
     refused(FiniteLearner([LinearHypothesis([1.0, 0.0, 0.0]), bad]), message)
-
-
-def test_a_learner_whose_hypothesis_mixes_rows_is_refused():
-    X, _ = data()
-    with pytest.raises(ValueError, match="mixes rows"):
-        labels_of(BAD_HYPOTHESES["centring"][0], X)
-    assert labels_of(Labels(lambda X: X[:, 0]), X).tolist() == (X[:, 0] > 0).astype(int).tolist()
 
 
 class Centred(LogisticLoss):
