@@ -13,7 +13,6 @@ from dpadapt import Public
 from dpadapt.learning.linear import _residual_rows
 from dpadapt.learning.logistic import _coordinate_rows
 from dpadapt.learning.scaling import public_geometry
-from dpadapt.papers.mirror.public_fit import public_coordinates
 from dpadapt.papers.subspace.probes import probe_rows
 from dpadapt.papers.subspace.solvers import _projected, _residual_sizes
 from dpadapt.representation.subspace import task_model, task_prior
@@ -41,9 +40,6 @@ def _logits(part, *, fixed_rows):
 MAPS = {
     "linear": partial(_residual_rows, geometry=public_geometry(PUBLIC), start=np.ones(D + 1), shrinkage=1.0),
     "logistic": partial(_coordinate_rows, geometry=public_geometry(PUBLIC)),
-    "mirror, whitened": partial(
-        public_coordinates(PUBLIC, D, standardise=True, intercept=False).rows, basis=BASIS[:, :K]
-    ),
     "projected": partial(_projected, basis=BASIS[:, :K]),
     "inside a subspace": partial(_inside, basis=BASIS[:, :K]),
     "whitened probe": probe_rows(PUBLIC, D, "whitened").private_rows,
