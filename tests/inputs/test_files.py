@@ -521,6 +521,14 @@ def test_a_row_of_a_workbook_whose_cells_are_missing_is_a_row(tmp_path):
     assert read_table(path, private=True).frame["age"].tolist() == [31, None, 40, None]
 
 
+def test_the_rows_of_a_workbook_go_to_the_last_one_that_is_stored(tmp_path):
+    for last in (3, 5):
+        book = openpyxl.Workbook()
+        book.active["A1"], book.active[f"A{last}"] = "age", 31
+        book.save(tmp_path / "a.xlsx")
+        assert read_table(tmp_path / "a.xlsx", private=True).frame["age"].tolist() == [None] * (last - 2) + [31]
+
+
 def test_the_size_that_a_workbook_states_is_not_believed(tmp_path):
     path = workbook(tmp_path / "a.xlsx", [["age", "plan"], [31, "free"], [40, "paid"]])
     with zipfile.ZipFile(path) as old:

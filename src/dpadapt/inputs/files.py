@@ -750,7 +750,9 @@ def _excel_file(path: Path, named: str, _encoding: str | None) -> File:
             some = False
             while True:
                 # Claim: what a cell becomes depends on that cell alone: columns hold objects. A row is one that the
-                # sheet has, also if its cells are missing, so that the number of rows depends on no cell.
+                # sheet has, also if its cells are missing.
+                # Not proved: that the number of rows depends on no cell. It is that of the last row stored, and Excel
+                # stores no row without content or format at the end of a sheet.
                 batch = without_values(lambda: list(islice(lines, rows)), named, damaged)
                 if some and not batch:
                     return
