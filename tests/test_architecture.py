@@ -364,8 +364,8 @@ def test_importing_is_light():
 # The weight of the house: the most that it may have. To raise a number is a decision that a commit message explains.
 BUDGET = {
     "files": 160,
-    "lines": 48230,
-    "lines of tests": 40448,
+    "lines": 47450,
+    "lines of tests": 40460,
     # Outside transfer, hybrid and papers, which will be rewritten.
     "lines of a file": 820,
     "lines of a function": 80,
@@ -380,7 +380,7 @@ ROOMS = {
     "inputs": 1975,
     "integrations": 1562,
     "learning": 2880,
-    "mechanisms": 2140,
+    "mechanisms": 2160,
     "networks": 2214,
     "papers": 7590,
     "report": 1740,

@@ -1,7 +1,7 @@
 """The cost of events: what every accountant must satisfy, bounds from dp-accounting, and golden values."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import mpmath  # which dp-accounting needs, too
 import numpy as np
@@ -123,8 +123,38 @@ def test_what_is_no_event_is_refused():
             epsilon([event], DELTA)
         with pytest.raises(TypeError, match="unknown event"):
             epsilon({event: 1}, DELTA)
-    with pytest.raises(ValueError, match="can't have happened -1 times"):
-        epsilon({GaussianEvent(1.0): -1}, DELTA)
+    for times in (-1, 1.5, math.nan, "2"):
+        for count in (
+            lambda times: epsilon({GaussianEvent(1.0): times}, DELTA),
+            lambda times: Entry("x", GaussianEvent(1.0), times),
+        ):
+            with pytest.raises(ValueError, match=f"can't have happened {times} times"):
+                count(times)
+
+
+def test_an_event_that_does_not_compare_its_fields_is_refused():
+    """All instances would be one event, with the cost of the first."""
+
+    class Plain(Event):
+        def __init__(self, size):
+            object.__setattr__(self, "size", size)
+
+    @dataclass(frozen=True, eq=False)
+    class Unequal(Event):
+        size: float
+
+    @dataclass(frozen=True)
+    class Partly(Event):
+        size: float = field(compare=False)
+
+    for kind in (Plain, Unequal, Partly):
+        for count in (
+            lambda event: epsilon([event], 0.0),
+            lambda event: epsilon({event: 1}, 0.0),
+            lambda event: Entry("x", event),
+        ):
+            with pytest.raises(TypeError, match="must be a dataclass"):
+                count(kind(1.0))
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.0, math.nan, "x"])

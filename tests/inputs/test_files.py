@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpadapt import Source
+from dpadapt.accounting.places import table_name
 from dpadapt.errors import PrivacyError
-from dpadapt.inputs.files import FORMAT_NAMES
+from dpadapt.inputs.files import FORMAT_NAMES, FORMATS
 from dpadapt.inputs.persons import person_shares
 from dpadapt.tables import (
     Category,
@@ -601,3 +602,10 @@ def test_a_source_reads_numbers_and_labels_cell_by_cell(tmp_path, ending):
         with pytest.raises(ValueError, match="some columns hold no numbers") as caught:
             list(write([["a", "y"], [cell, 1]]))
         assert cell not in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [ending for each in FORMATS for ending in each.endings])
+def test_a_folder_has_the_same_ledger_as_the_file_of_its_name(tmp_path, ending):
+    folder = tmp_path / f"rows{ending}"
+    folder.mkdir()
+    assert table_name(folder) == "rows"

@@ -23,7 +23,7 @@ from typing import Any
 
 from dpadapt import checks
 from dpadapt.mechanisms.adjacency import Adjacency
-from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, NonPrivateEvent, SampledEvent
+from dpadapt.mechanisms.events import Entry, Event, GaussianEvent, NonPrivateEvent, SampledEvent, times_of
 from dpadapt.mechanisms.mechanism import Mechanism, Plan, as_plan
 
 Tally = Mapping[Event, int]
@@ -101,12 +101,7 @@ def tally(events: Events) -> dict[Event, int]:
                 plan = as_plan(item)
                 event, times = plan.event(), plan.steps
             counted[event] = counted.get(event, 0) + times
-    for event, times in counted.items():
-        if not isinstance(event, Event):
-            raise TypeError(f"unknown event {type(event).__name__}: its cost can't be computed, so it is refused.")
-        if times < 0:
-            raise ValueError(f"{event} can't have happened {times} times.")
-    return {event: times for event, times in counted.items() if times}
+    return {event: times for event, times in counted.items() if times_of(event, times)}
 
 
 def add_entries(counted: Tally, entries: Iterable[Entry]) -> dict[Event, int]:

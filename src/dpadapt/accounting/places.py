@@ -22,8 +22,9 @@ from dpadapt.accounting.store import FileStore
 
 _SERVER_SCHEMES = ("postgresql://", "postgres://")
 _LEDGER_ENDING = ".ledger"
-# Endings of tables, without that of a compressed one. A folder with such a name is a table in parts.
-_TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+# Endings of tables in all formats of `inputs.files`, without that of a compressed one. A folder with such a name is a
+# table in parts.
+_TABLE_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".pq", ".xlsx", ".xlsm")
 # Bytes of a file that are read to find the address of a server in it.
 _LONGEST_POINTER = 4096
 

@@ -7,7 +7,8 @@ infinite: to add an event is to write one subclass of `Event`. An `Entry` is an 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -294,6 +295,20 @@ def from_dict(fields: dict[str, Any]) -> Event:
     return kinds[kind](**rest)
 
 
+def times_of(event: Any, times: Any) -> int:
+    """Return how often an event was charged; refuse anything whose cost is unknown."""
+    if not isinstance(event, Event):
+        raise TypeError(f"unknown event {type(event).__name__}: its cost can't be computed, so it is refused.")
+    # Claim: equal events cost the same. Costs are added up by event, and equality compares all fields of its class: an
+    # inherited one would compare none.
+    own = vars(type(event)).get("__dataclass_params__")
+    if own is None or not (own.frozen and own.eq) or not all(part.compare for part in fields(event)):
+        raise TypeError(f"{type(event).__name__} must be a dataclass(frozen=True) that compares all its fields.")
+    if not isinstance(times, Integral) or times < 0:
+        raise ValueError(f"{event} can't have happened {times} times.")
+    return int(times)  # sums of NumPy's small integers wrap
+
+
 @dataclass(frozen=True)
 class Entry:
     """One charge in a ledger: the event, how often it was charged, and what it was for.
@@ -316,8 +331,8 @@ class Entry:
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        """Keep a Python int: sums of NumPy's small integers wrap."""
-        object.__setattr__(self, "times", int(self.times))
+        """Refuse an event whose cost is unknown, and a number that is no count."""
+        object.__setattr__(self, "times", times_of(self.event, self.times))
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-ready description; `entry_from_dict` reads it back."""
