@@ -54,7 +54,8 @@ class Place:
 
     def fit(self, *more):
         private, public, out = self.holder / "private.csv", self.inbox / "public.csv", self.folder / "out"
-        return ["fit", "--private", private, "--public", public, "--out", out, "--ledger-epsilon", 3, *more]
+        cap = ["--ledger-epsilon", 3, "--ledger-delta", 1e-6]
+        return ["fit", "--private", private, "--public", public, "--out", out, *cap, *more]
 
     def fit_by_schema(self):
         options = ["--label", "cost", "--task", "regression", "--method", "linear", "--epsilon", 0.5]
