@@ -72,6 +72,13 @@ def test_missing_and_swapped_records_end_the_chain():
         assert chain.follow(START, given, TERMS)[0].records == followed
 
 
+def charged_times(times):
+    """Return a record of two charges, the second of them made a number of times that no entry has."""
+    content = chain.charged((*CHARGE, CHARGE[0]), Sums())
+    content["charge"][-1]["times"] = times
+    return content
+
+
 @pytest.mark.parametrize(
     ("contents", "what"),
     [
@@ -85,7 +92,8 @@ def test_missing_and_swapped_records_end_the_chain():
         ([chain.charged(CHARGE, Sums(float("nan")))], "unknown form"),
         ([chain.charged((), Sums())], "unknown form"),
         ([chain.charged((replace(CHARGE[0], times=0),), Sums())], "unknown form"),
-        ([chain.charged((*CHARGE, replace(CHARGE[0], times=-10)), Sums())], "unknown form"),
+        ([charged_times(-10)], "unknown form"),
+        ([charged_times(1.5)], "unknown form"),
         ([None], "unknown form"),
         (["converted"], "unknown form"),
     ],

@@ -346,7 +346,7 @@ class Entry:
 
 def entry_from_dict(fields: dict[str, Any]) -> Entry:
     """Return the entry that `Entry.to_dict` described."""
-    return Entry(str(fields["label"]), from_dict(fields["event"]), int(fields["times"]), bool(fields["seeded"]))
+    return Entry(str(fields["label"]), from_dict(fields["event"]), fields["times"], bool(fields["seeded"]))
 
 
 def _library() -> Any:
