@@ -47,7 +47,7 @@ def fits_with_a_ledger(node):
 
 # Parameters whose check needs the data: their columns or classes, or public rows.
 NEED_DATA = {"basis", "bounds", "class_weight", "classes", "decision_threshold", "encoder", "groups", "initial_map"}
-NEED_DATA |= {"learner", "loss", "public_model"}
+NEED_DATA |= {"learner", "loss", "module", "public_model"}
 
 
 class Unreadable:

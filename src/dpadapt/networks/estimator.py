@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +49,13 @@ from dpadapt.rows import Shares
 Table = tuple[NDArray[Any], NDArray[Any]]
 
 TRANSFERS = ("cold", "warm", "mirror", *WAYS)
+
+
+def _path(value: Any, name: str) -> Any:
+    """Return `value` if it is a path."""
+    if not isinstance(value, str | PathLike):
+        raise TypeError(f"{name} must be a path or None, got {type(value).__name__}.")
+    return value
 
 
 def _float32_norm(value: Any, name: str) -> float:
@@ -202,9 +210,9 @@ class PrivateNetwork(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         classes: Any = None,
         adjacency: str = "zero-out",
         n_rows: int | None = None,
-        checkpoint: Any = None,
+        checkpoint: Annotated[str | PathLike[str], _path] | None = None,
         checkpoint_every: checks.Count = 20,
-        verbose: bool = False,
+        verbose: checks.Flag = False,
         watch: Annotated[Callable[[int, Any], None], checks.function] | None = None,
         random_state: int | None = None,
     ) -> None:
