@@ -290,8 +290,8 @@ def plan_ledger(
 
     Nothing is charged, and a new ledger is not made yet. Its cap is `epsilon` and `delta`; a missing epsilon is asked
     for if somebody is there to answer, and is otherwise a multiple of what is to be spent. A missing delta is
-    `default_delta`, or else that of the wish. A `dataset` must be the name
-    of the data set that the ledger was made for, and an `allowance` one that it has.
+    `default_delta`, or else that of the wish. A `dataset` must be the name of the data set that the ledger was made
+    for, and an `allowance` one that the ledger has.
     """
     from dpadapt.accounting.places import ledger_exists
 
@@ -354,10 +354,10 @@ def _require_room(path: "Place", wish: Wish, epsilon: float | None, delta: float
         ledger = Ledger.open(path, dataset=dataset or None)
     except OSError as error:
         raise _not_opened(path, error) from None
-    for option, given, kept in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
-        if given is not None and given != kept:
+    for option, cap, own in (("epsilon", epsilon, ledger.epsilon), ("delta", delta, ledger.delta)):
+        if cap is not None and cap != own:
             raise LedgerError(
-                f"--ledger-{option} {given:g}: the ledger {path} was made with {kept:g}, which can't be changed. Leave "
+                f"--ledger-{option} {cap:g}: the ledger {path} was made with {own:g}, which can't be changed. Leave "
                 f"the option out."
             )
     if ledger.unit != wish.unit:
@@ -387,9 +387,9 @@ def _require_allowance(ledger: "Ledger", path: "Place", wish: Wish, name: str) -
     """Refuse an allowance that the ledger does not have, or that has no room."""
     from dpadapt.errors import BudgetExceeded
 
-    known = ledger.allowances
-    if name not in known:
-        have = f"Its allowances are {', '.join(known)}" if known else "It has none"
+    allowances = ledger.allowances
+    if name not in allowances:
+        have = f"Its allowances are {', '.join(allowances)}" if allowances else "It has none"
         raise ValueError(
             f"--allowance {name}: the ledger {path} has no such allowance. {have}; dpadapt ledger allow makes one. "
             f"Nothing was spent."

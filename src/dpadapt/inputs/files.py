@@ -276,10 +276,10 @@ def known_encoding(encoding: str | None, named: str) -> str | None:
     if encoding is None:
         return None
     try:
-        known = _STATELESS_ENCODINGS.fullmatch(codecs.lookup(encoding).name) is not None
+        stateless = _STATELESS_ENCODINGS.fullmatch(codecs.lookup(encoding).name) is not None
     except (LookupError, ValueError, TypeError):
-        known = False
-    if not known:
+        stateless = False
+    if not stateless:
         raise ValueError(
             f"{named}: the encoding {str(encoding)[:40]!r} is not known, or one row would change in it how others are "
             f"read. Use utf-8, latin-1, cp1252 or utf-16, or leave it out: it is found out."

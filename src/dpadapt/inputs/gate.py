@@ -57,8 +57,8 @@ def regression_rows(
     """
     X_public, y_public = public_rows(public, X)
     targets = None if y_public is None else numeric_labels(y_public)
-    given = X, y, persons, sample_weight, public, X_public
-    rows, whole = _blocks_of(estimator, *given, y_numeric=True, needs_y=needs_y)
+    inputs = X, y, persons, sample_weight, public, X_public
+    rows, whole = _blocks_of(estimator, *inputs, y_numeric=True, needs_y=needs_y)
     return rows, whole, X_public, targets
 
 
@@ -69,17 +69,17 @@ def classification_rows(
     X_public, y_public = public_rows(public, X)
     if in_chunks(X) and declared is None and y_public is None:
         raise ValueError("classes must be declared, or public labels given, where private rows are read in chunks.")
-    # Known before rows are read in chunks, which may happen on another machine.
-    known = [label_set(declared, y_public, np.zeros(0))] if in_chunks(X) else []
+    # Chosen before rows are read in chunks, which may happen on another machine.
+    label_sets = [label_set(declared, y_public, np.zeros(0))] if in_chunks(X) else []
 
     def coded(labels: NDArray[Any]) -> NDArray[np.int64]:
-        if not known:
-            known.append(label_set(declared, y_public, labels))
-        return label_codes(labels, known[0][0], "y")
+        if not label_sets:
+            label_sets.append(label_set(declared, y_public, labels))
+        return label_codes(labels, label_sets[0][0], "y")
 
-    given = X, y, persons, sample_weight, public, X_public
-    rows, whole = _blocks_of(estimator, *given, y_numeric=False, coded=coded)
-    ((classes, source),) = known
+    inputs = X, y, persons, sample_weight, public, X_public
+    rows, whole = _blocks_of(estimator, *inputs, y_numeric=False, coded=coded)
+    ((classes, source),) = label_sets
     codes_public = None if y_public is None else label_codes(y_public, classes, "public y")
     return rows, whole, X_public, codes_public, classes, source
 
@@ -191,19 +191,19 @@ def private_arrays(
     shapes |= {"order": "C"}
     # Sums in float32 are bounded only while the number of rows is fixed (see `Bounded.fixed_rows`).
     fixed_rows = fixed_rows and Adjacency.of(estimator.adjacency) is not Adjacency.ADD_REMOVE
-    kept = [np.float64, np.float32] if fixed_rows else np.float64
+    types = [np.float64, np.float32] if fixed_rows else np.float64
     try:
         X = checks.cells(X)
         require_plain(X, "X")
         if y is None and not needs_y:
-            X = validate_data(estimator, X, dtype=kept, **shapes)
+            X = validate_data(estimator, X, dtype=types, **shapes)
             y = np.zeros(len(X))
         else:
             # The targets of a custom loss are numbers of one type.
             y = y if multi_output or y is None else checks.cells(y)
             require_plain(y, "y")
             shapes |= {"multi_output": multi_output}
-            X, y = validate_data(estimator, X, y, dtype=kept, y_numeric=y_numeric, **shapes)
+            X, y = validate_data(estimator, X, y, dtype=types, y_numeric=y_numeric, **shapes)
             y = finite_numbers(y, "y") if y_numeric else y
     except Exception as error:
         refusal = without_private_values(error)
